@@ -8,9 +8,10 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import pytest_asyncio
 from gateways import RunningGateway, running_gateway
+from hub_user import HubUser
 from prometheus_client.parser import text_string_to_metric_families
 
 from xuanzang.client import AsyncTranslationClient
@@ -28,6 +31,28 @@ from xuanzang.server.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 BUNDLED = Path(__file__).parents[2] / "server" / "models"
+
+shared = pytest_asyncio.fixture(scope="module", loop_scope="module")
+"""Makes an asynchronous fixture that all tests of a file share."""
+fixture = pytest_asyncio.fixture(loop_scope="module")
+"""Makes an asynchronous fixture of each test."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the asynchronous tests of a file share an event loop, and with it servers."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_of_shared_servers_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what the developer has set out of servers that several tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("XUANZANG_")]:
+            patch.delenv(name)
+        patch.setenv("XUANZANG_TRIED_BUNDLES", str(tmp_path_factory.getbasetemp() / "tried-bundles"))
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +79,15 @@ class Scrape:
         matching = [item.value for item in self._samples if item.name == name and item.labels.items() >= labels.items()]
         assert matching, f"no series {name} {labels}"
         return sum(matching)
+
+    def since(self, before: Scrape) -> Scrape:
+        """Return what has come to an earlier fetch; a shared server has counted for other tests, too."""
+        earlier = {(item.name, *item.labels.items()): item.value for item in before._samples}
+        grown = Scrape("")
+        for item in self._samples:
+            value = item.value - earlier.get((item.name, *item.labels.items()), 0.0)
+            grown._samples.append(item._replace(value=value))
+        return grown
 
 
 @dataclass(kw_only=True)
@@ -116,7 +150,7 @@ class StartProcess(Protocol):
     def __call__(self, *flags: str, descriptors: int | None = None) -> AbstractAsyncContextManager[ServerProcess]: ...
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def start_server(tiny_bundle_repository: Path, provider: str) -> StartServer:
     """Return a function that starts a server: `async with start_server(max_batch_sentences=1) as running`."""
 
@@ -163,28 +197,28 @@ def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
 
 
-@pytest.fixture
+@shared
 async def running(start_server: StartServer) -> AsyncIterator[RunningServer]:
-    """Yield a server with the tiny model and default settings."""
+    """Yield a server with the tiny model and default settings, for tests that neither stop it nor count all it does."""
     async with start_server() as server:
         yield server
 
 
-@pytest.fixture
+@shared
 async def gateway(running: RunningServer) -> AsyncIterator[RunningGateway]:
     """Yield a gateway before `running`, which speaks gRPC, too."""
     async with running_gateway(running.address, grpc_address=f"{LOOPBACK}:0") as started:
         yield started
 
 
-@pytest.fixture
+@shared
 async def client(running: RunningServer) -> AsyncIterator[AsyncTranslationClient]:
     """Yield a client of `running`."""
     async with AsyncTranslationClient(running.address) as translator:
         yield translator
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def start_process(tiny_bundle_repository: Path, provider: str) -> StartProcess:
     """Return a function that starts a server process: `async with start_process("--workers=2") as process`."""
 
@@ -214,3 +248,32 @@ def _get(url: str) -> str:
     with urllib.request.urlopen(url) as response:
         text: str = response.read().decode()
         return text
+
+
+_EACH = """
+import contextlib, io, json, sys
+from xuanzang.command.__main__ import main
+for arguments in json.load(sys.stdin):
+    written = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(written[0]), contextlib.redirect_stderr(written[1]):
+        try:
+            status = main(arguments)
+        except SystemExit as ended:
+            status = ended.code
+    print(json.dumps([arguments, status, *(each.getvalue() for each in written)]))
+"""
+
+
+def run_each(user: HubUser, *commands: Sequence[str], **variables: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run commands of a user one after the other in a process that imports what they need once."""
+    done = subprocess.run(
+        [sys.executable, "-c", _EACH],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=user.environment | variables,
+        cwd=user.home,
+    )
+    assert done.returncode == 0, done.stderr
+    return [subprocess.CompletedProcess(*json.loads(line)) for line in done.stdout.splitlines()]

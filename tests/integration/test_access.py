@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,8 @@ import pytest
 from api_keys import add_key, run_keys
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from xuanzang.client import (
-    AccessDeniedError,
-    AsyncTranslationClient,
-    InvalidRequestError,
-    OverloadedError,
-    StatusCode,
-    TranslationClient,
-)
+from xuanzang.client import AccessDeniedError, AsyncTranslationClient, InvalidRequestError, OverloadedError, StatusCode
 from xuanzang.command.__main__ import main
-
-LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
 
 @pytest.fixture
@@ -53,17 +43,6 @@ async def test_the_sdk_gets_each_status_with_its_details(start_server: Any, keys
                 await client.translate_one("你好。", timeout=5)
         assert over.value.retry_after is not None
         assert 5 < over.value.retry_after <= 30
-
-
-def test_the_blocking_client_is_answered_with_its_key(start_server: Any, keys_file: Path) -> None:
-    key = add_key(keys_file, "holder")
-
-    async def call() -> None:
-        async with start_server(keys_file=keys_file, anonymous=False) as running:
-            with TranslationClient(running.address, api_key=key) as client:
-                assert (await asyncio.to_thread(client.translate_one, "你好。")).model == "tiny"
-
-    asyncio.run(call())
 
 
 async def test_a_running_server_follows_the_command_and_logs_no_key(start_process: Any, keys_file: Path) -> None:
@@ -115,32 +94,6 @@ async def test_health_is_answered_and_the_metrics_know_keys_by_id(start_server: 
     assert scrape.value("nmt_key_characters_total", **label) == 7
     assert scrape.value("nmt_key_sentences", **label) == 0
     assert scrape.value("nmt_keys") == 1
-
-
-async def test_the_queue_takes_turns_between_keys_at_one_address(start_server: Any, keys_file: Path) -> None:
-    greedy, modest = add_key(keys_file, "greedy"), add_key(keys_file, "modest")
-    async with (
-        start_server(keys_file=keys_file, max_batch_sentences=1, max_join_source_tokens=1) as running,
-        AsyncTranslationClient(running.address, api_key=greedy) as many,
-        AsyncTranslationClient(running.address, api_key=modest) as one,
-    ):
-        calls = [asyncio.ensure_future(many.translate_one("我有一只猫。", **LONG)) for _ in range(12)]
-        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        await one.translate_one("你好。", **LONG)
-        waiting = [call for call in calls if not call.done()]
-        await asyncio.gather(*calls)
-    assert len(waiting) > 4
-
-
-async def test_sentences_of_a_key_are_limited_by_the_engines_split(start_server: Any, keys_file: Path) -> None:
-    key = add_key(keys_file, "holder", "--concurrent-sentences=2")
-    async with (
-        start_server(keys_file=keys_file) as running,
-        AsyncTranslationClient(running.address, api_key=key) as client,
-    ):
-        assert (await client.translate_one("你好。谢谢你。")).text
-        with pytest.raises(InvalidRequestError, match="at most 2 sentences with this API key, has 3"):
-            await client.translate_one("你好。谢谢你。你好。")
 
 
 def test_the_command_shows_a_key_once_and_never_its_hash(keys_file: Path) -> None:

@@ -55,35 +55,23 @@ def test_what_no_model_takes_is_refused_and_may_be_corrected(
     assert main(["batch", *command(source, output)]) == 0
 
 
-def test_a_killed_process_loses_and_doubles_no_line(tmp_path: Path) -> None:
-    source, output, undisturbed = (tmp_path / name for name in ("corpus.jsonl", "output.jsonl", "undisturbed.jsonl"))
-    texts = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()][:60]
-    rows = [json.dumps({"id": number, "text": text}) for number, text in enumerate(texts)]
-    source.write_text("".join(f"{row}\n" for row in rows))
-    options = ("--shard-rows", "10", "--beam-size", "1")
+@pytest.mark.parametrize(
+    ("numbers", "status"),
+    [
+        ([signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM], 128 + signal.SIGTERM),
+        ([signal.SIGHUP], 128 + signal.SIGHUP),
+        ([signal.SIGKILL], -signal.SIGKILL),
+    ],
+    ids=["term", "hangup", "kill"],
+)
+def test_an_ended_job_goes_on_and_loses_and_doubles_no_line(
+    tmp_path: Path, numbers: list[signal.Signals], status: int
+) -> None:
+    source, output = tmp_path / "corpus.jsonl", tmp_path / "output.jsonl"
+    texts = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()][:40]
+    source.write_text("".join(f"{json.dumps({'id': number, 'text': text})}\n" for number, text in enumerate(texts)))
+    options = ("--shard-rows", "5", "--beam-size", "1")
     parts = tmp_path / "output.jsonl.job" / "parts"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xuanzang.batch", *command(source, output, *options)], start_new_session=True
-    )
-    while not list(parts.glob("*.json")):
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not output.exists()
-    assert main(["batch", *command(source, output, *options)]) == 0
-    assert main(["batch", *command(source, undisturbed, *options)]) == 0
-    assert output.read_bytes() == undisturbed.read_bytes()
-    assert [json.loads(line)["id"] for line in output.read_text(encoding="utf-8").splitlines()] == list(range(60))
-
-
-@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGUSR1, signal.SIGUSR2]])
-def test_signals_end_a_job_in_order_or_not_at_all(tmp_path: Path, numbers: list[signal.Signals]) -> None:
-    source, output = tmp_path / "corpus.txt", tmp_path / "output.txt"
-    lines = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()][:60]
-    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    options = ("--shard-rows", "10", "--beam-size", "1")
-    parts = tmp_path / "output.txt.job" / "parts"
     # Tests that nohup runs ignore SIGHUP, and so would the job.
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     process = subprocess.Popen(
@@ -94,11 +82,13 @@ def test_signals_end_a_job_in_order_or_not_at_all(tmp_path: Path, numbers: list[
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.01)
     for number in numbers:
-        process.send_signal(number)
-    status = process.wait()
-    is_end = numbers[0] in (signal.SIGTERM, signal.SIGHUP)
-    assert (status, output.exists()) == ((128 + numbers[0], False) if is_end else (0, True))
-    if is_end:
-        assert list(parts.glob("*.json"))
-        assert main(["batch", *command(source, output, *options)]) == 0
-    assert len(output.read_text(encoding="utf-8").splitlines()) == len(lines)
+        (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
+    assert (process.wait(), output.exists()) == (status, False)
+    assert list(parts.glob("*.json"))
+    assert main(["batch", *command(source, output, *options)]) == 0
+    rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert [row["id"] for row in rows] == list(range(len(texts)))
+    if status < 0:
+        undisturbed = tmp_path / "undisturbed.jsonl"
+        assert main(["batch", *command(source, undisturbed, *options)]) == 0
+        assert output.read_bytes() == undisturbed.read_bytes()

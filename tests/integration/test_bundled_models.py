@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.integration.conftest import BUNDLED, StartServer
+from tests.integration.conftest import BUNDLED, StartServer, shared
 
 from xuanzang.client import AsyncTranslationClient, Translation, UnservedLanguageError
 from xuanzang.text.traditional import with_traditional
@@ -16,7 +16,7 @@ CHINESE, ENGLISH = "今天天气很好。", "The weather is very nice today."
 TO_EN, TO_ZH = ("zh-en", "en"), ("en-zh", "zh")
 
 
-@pytest.fixture
+@shared
 async def client(start_server: StartServer) -> AsyncIterator[AsyncTranslationClient]:
     async with start_server(models=BUNDLED) as running, AsyncTranslationClient(running.address) as opened:
         yield opened
@@ -39,7 +39,7 @@ async def test_both_directions_are_served_and_found_by_names_and_by_texts(client
         assert detected.detected_language.startswith(source.partition("-")[0])
 
 
-async def test_short_texts_and_pages_go_to_the_model_of_their_language(client: AsyncTranslationClient) -> None:
+async def test_texts_and_pages_go_to_the_model_of_their_language_or_are_refused(client: AsyncTranslationClient) -> None:
     for text, model in (("猫", "zh-en"), ("OK", "en-zh"), ("Hello!", "en-zh"), ("用 Python 写", "zh-en")):
         assert (await client.translate_one(text)).model == model
     late = f"<script>{'let navigation = container; ' * 500}</script><p>1. 首页</p>"
@@ -47,16 +47,18 @@ async def test_short_texts_and_pages_go_to_the_model_of_their_language(client: A
     page = '<div class="navigation-container"><a href="https://example.com/about/us">首页</a></div>'
     translation = await client.translate_one(page, content_format="html")
     assert (translation.model, translation.text.count("navigation-container")) == ("zh-en", 1)
-    with pytest.raises(UnservedLanguageError, match=r"is in de; what is translated: en, zh"):
-        await client.translate_one("Das Wetter ist heute sehr schön.")
-
-
-async def test_a_file_may_have_lines_without_letters(client: AsyncTranslationClient) -> None:
-    for text in ("12:30", "--------", "", "2 × 3 = 6"):
-        translation = await client.translate_one(text)
-        assert (translation.text, translation.detected_language) == (text, "")
-    numbered = ["1.", "2. 今天天气很好。"]
-    assert [each.model for each in await client.translate(numbered)] == ["zh-en"] * 2
+    texts = [CHINESE, "Das Wetter ist heute sehr schön.", "Bonjour, je suis un développeur à Paris."]
+    with pytest.raises(UnservedLanguageError, match=r"is in de; what is translated: en, zh") as refusal:
+        await client.translate(texts)
+    assert [each.field for each in refusal.value.violations] == ["contents[1]", "contents[2]"]
+    assert (refusal.value.detected_languages, refusal.value.served_languages) == (("de", "fr"), ("en", "zh"))
+    async for each in client.translate_stream(texts, target_language="en"):
+        assert isinstance(each.error, UnservedLanguageError) is (each.index > 0)
+    passed = [each async for each in client.translate_stream(texts, target_language="en", pass_through_unserved=True)]
+    assert {each.translation.text for each in passed if each.index} == set(texts[1:])
+    # A language that is named is taken at its word.
+    named = await client.translate_one(texts[1], source_language="zh", target_language="en")
+    assert (named.detected_language, named.detected_language_confidence) == ("", None)
 
 
 async def test_without_detection_the_script_of_a_text_tells_its_language(start_server: StartServer) -> None:

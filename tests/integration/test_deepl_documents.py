@@ -82,32 +82,9 @@ async def test_what_fails_later_is_said_by_its_status(gateway: RunningGateway) -
     assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
 
 
-async def test_a_document_of_which_nothing_is_translated_fails_and_says_why(gateway: RunningGateway) -> None:
-    german = "Das Wetter ist heute sehr schön."
-    whole = {"source_lang": None}
-    assert "is in de" in await refusal(translated, gateway, german, "a.txt", **whole)
-    mixed = await asyncio.to_thread(translated, gateway, f"{german}\n我有三只猫，今天天气很好。", "a.txt", **whole)
-    assert mixed.startswith(german)
-    english = "The weather is very nice today, my friend."
-    assert "target language are equal" in await refusal(translated, gateway, english, "a.txt", **whole)
-
-
 async def test_a_document_has_a_limit_of_size(running: Any) -> None:
     async with running_gateway(running.address, max_document_bytes=1024) as gateway:
         assert await asyncio.to_thread(translated, gateway, "猫" * 300, "a.txt")
         assert "file" in await refusal(translated, gateway, "猫" * 400, "a.txt")
         answer = await gateway.post("/v2/document", data=b"x" * (1024 + 64 * 1024 + 1))
         assert answer.status == 413
-
-
-async def test_documents_are_bounded_in_number_and_age(running: Any) -> None:
-    async with running_gateway(running.address, max_documents=2, document_timeout_seconds=60) as gateway:
-        handle = await asyncio.to_thread(uploaded, gateway)
-        full = await gateway.post("/v2/document", multipart={"target_lang": "EN"})
-        assert (full.status, "documents in memory of one caller" in full.json["message"]) == (429, True)
-        assert int(full.headers["retry-after"]) > 0
-        await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
-        await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
-        assert await asyncio.to_thread(uploaded, gateway)
-    async with running_gateway(running.address, max_documents=0) as gateway:
-        assert (await gateway.post("/v2/document", multipart={"target_lang": "EN"})).status == 503

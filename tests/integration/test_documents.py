@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from html import unescape
@@ -13,7 +12,7 @@ import pytest
 from document_texts import word, word_body
 from office_documents import FORMATS
 
-from xuanzang.client import AsyncTranslationClient, TranslationClient
+from xuanzang.client import AsyncTranslationClient
 from xuanzang.documents import TranslationMemory
 
 if TYPE_CHECKING:
@@ -77,17 +76,3 @@ async def test_a_second_run_asks_the_server_only_for_what_changed(
     assert (first.summary.asked, first.summary.sentences) == (2, 2)
     assert (second.summary.asked, second.summary.remembered, second.summary.sentences) == (1, 1, 1)
     assert after - before == 1
-
-
-@pytest.mark.parametrize("suffix", [".txt", ".srt"])
-async def test_the_blocking_client_gives_the_same(
-    client: AsyncTranslationClient, running: RunningServer, suffix: str
-) -> None:
-    content = f"1\n00:00:01,000 --> 00:00:02,000\n{CAT}\n\n".encode()
-
-    def translate() -> bytes:
-        with TranslationClient(running.address) as blocking:
-            return blocking.translate_document(content, suffix=suffix).content
-
-    ours, theirs = await asyncio.to_thread(translate), await client.translate_document(content, suffix=suffix)
-    assert ours == theirs.content != content

@@ -29,13 +29,9 @@ LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
         (["好"] * 1025, {}, "contents", "1 to 1024"),
         (["好", "好" * 60_000], {}, "contents[1]", "20000"),
         (["好"], {"beam_size": 17}, "options.beam_size", "1 to 16"),
-        (["好"], {"beam_size": 2, "num_hypotheses": 3}, "options.num_hypotheses", "at most beam_size, 2"),
-        (["好"], {"length_penalty": -1.0}, "options.length_penalty", "0 to 10"),
-        (["好"], {"max_target_length": 100_000}, "options.max_target_length", "at most"),
         (["好"], {"sampling": SamplingOptions(top_k=257)}, "options.sampling.top_k", "1 to 256"),
-        (["好"], {"suppressed_texts": [" "]}, "options.suppressed_texts[0]", "only white space"),
         (["好"], {"target_prefix": "I have", "max_target_length": 3}, "options.target_prefix", "fewer than"),
-        (["好。好。"], {"target_prefix": "I"}, "options.target_prefix", "single sentence"),
+        (["你好。谢谢你。"], {"num_hypotheses": 2}, "options.num_hypotheses", "single sentence"),
         (["我有一只猫。"], {"min_target_length": 65}, "options.min_target_length", "at most 64 target tokens"),
         (["我有一只猫。"], {"target_prefix": "cat dog " * 30}, "options.target_prefix", "at most 64 target tokens"),
         (["好"] * 1000, LONG, "contents", "tokens together"),
@@ -51,50 +47,24 @@ async def test_bad_input_names_the_field_and_the_limit(
     assert not caught.value.retryable
 
 
-async def test_several_hypotheses_of_several_sentences_are_refused(client: AsyncTranslationClient) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        await client.translate_one("你好。谢谢你。", num_hypotheses=2)
-    assert [fault.field for fault in caught.value.violations] == ["options.num_hypotheses"]
-
-
-@pytest.mark.parametrize("wrong", [{"model": "none"}, {"target_language": "fr"}, {"source_language": "de"}])
-async def test_a_model_that_is_not_served_is_not_found(client: AsyncTranslationClient, wrong: Any) -> None:
-    with pytest.raises(ModelNotFoundError):
-        await client.translate_one("好", **wrong)
+async def test_a_model_that_is_not_served_is_not_found(client: AsyncTranslationClient) -> None:
+    wrong: Any
+    for wrong in ({"model": "none"}, {"target_language": "fr"}, {"source_language": "de"}):
+        with pytest.raises(ModelNotFoundError):
+            await client.translate_one("好", **wrong)
 
 
 async def test_a_deadline_ends_the_call_and_its_work(client: AsyncTranslationClient, running: Any) -> None:
+    before = await running.scrape()
     with pytest.raises(DeadlineExceededError):
         await client.translate(["好"] * 150, timeout=0.3, **LONG)
     # One worker serves in turn: after this answer nothing of the first call is left.
     await client.translate_one("你好。")
     await running.server.rpc.join()
     scrape = await running.scrape()
-    assert scrape.value("nmt_request_failures_total") == 1
+    assert scrape.since(before).value("nmt_request_failures_total") == 1
     assert scrape.value("nmt_requests_running") == 0
     assert scrape.value("nmt_queue_tokens") == 0
-
-
-async def test_cancelling_frees_the_worker(client: AsyncTranslationClient, running: Any) -> None:
-    stub: Any
-    async with grpc.aio.insecure_channel(running.address) as channel:
-        stub = translation_pb2_grpc.TranslationServiceStub(channel)
-        call = stub.StreamTranslateText()
-        await call.write(pb.StreamTranslateTextRequest(id="short", content="你好。"))
-        await call.read()
-        options = pb.DecodingOptions(**LONG)
-        for _ in range(60):
-            await call.write(
-                pb.StreamTranslateTextRequest(content="好" * 30, settings=pb.TranslationSettings(options=options))
-            )
-        call.cancel()
-        await running.server.rpc.join()
-    await client.translate_one("你好。")
-    scrape = await running.scrape()
-    assert scrape.value("nmt_requests_running") == 0
-    assert scrape.value("nmt_requests_waiting") == 0
-    assert scrape.value("nmt_queue_tokens") == 0
-    assert scrape.value("grpc_server_handled_total", grpc_method="StreamTranslateText", grpc_code="CANCELLED") == 1
 
 
 async def test_a_full_queue_refuses_with_a_retry_delay(start_server: Any) -> None:
@@ -131,18 +101,7 @@ async def test_the_client_retries_after_the_delay_of_the_server(start_server: An
 async def test_a_server_that_is_still_loading_is_unavailable(start_server: Any) -> None:
     async with start_server(load=False) as running, AsyncTranslationClient(running.address) as client:
         with pytest.raises(ServerUnavailableError) as caught:
-            await client.translate_one("你好。", timeout=5)
+            await client.translate_one("你好。", timeout=1)
         assert caught.value.code is StatusCode.UNAVAILABLE
         await running.server.load()
         assert (await client.translate_one("你好。")).model == "tiny"
-
-
-async def test_a_bad_text_on_a_stream_does_not_affect_the_others(
-    client: AsyncTranslationClient,
-) -> None:
-    texts = ["你好。", "好" * 60_000, "谢谢你。"]
-    first, second, third = [item async for item in client.translate_stream(texts, ordered=True)]
-    assert first.error is None
-    assert third.error is None
-    assert isinstance(second.error, InvalidRequestError)
-    assert second.error.violations[0].field == "content"

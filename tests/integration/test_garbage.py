@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import repeated_calls
+from tests.integration.conftest import shared
 
 CALLS = 40
 MAX_OF_STREAM = 6
@@ -75,17 +76,24 @@ def name_of(found: Any) -> str:
             return f"{type(found).__module__}.{type(found).__qualname__}"
 
 
-@pytest.mark.parametrize("kind", repeated_calls.KINDS)
-async def test_calls_leave_no_cycles_but_one_of_grpc_for_each_stream(kind: str, start_server: Any) -> None:
+@shared
+async def called(start_server: Any) -> AsyncIterator[tuple[Any, Repeat]]:
+    """Yield a server, and the function that lets another process call it."""
     async with start_server(glossary_writers="*") as running, callers(running.address) as repeat:
+        yield running, repeat
 
-        async def work() -> None:
-            await repeat(kind, CALLS)
-            await running.server.rpc.join()
 
-        # What is made once, such as caches of expressions, is made now.
-        await work()
-        found = Counter(map(name_of, await garbage(work())))
+@pytest.mark.parametrize("kind", repeated_calls.KINDS)
+async def test_calls_leave_no_cycles_but_one_of_grpc_for_each_stream(kind: str, called: tuple[Any, Repeat]) -> None:
+    running, repeat = called
+
+    async def work() -> None:
+        await repeat(kind, CALLS)
+        await running.server.rpc.join()
+
+    # What is made once, such as caches of expressions, is made now.
+    await work()
+    found = Counter(map(name_of, await garbage(work())))
     ours = {name: count for name, count in found.items() if "xuanzang" in name}
     assert ours == {}
     # Less than one object for each call; the rest is what happens now and then.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gateways import RunningGateway, running_gateway
 from office_documents import FORMATS
+from tests.integration.conftest import shared
 
 from xuanzang.client import AsyncTranslationClient
 
@@ -17,7 +18,7 @@ MARKDOWN = "# 我有一只猫。\n\n```\n不译\n```\n\n他们有十只狗。\n"
 QUERY = "/v1/documents?source_language=zh&target_language=en"
 
 
-@pytest.fixture
+@shared
 async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
     async with running_gateway(running.address, max_document_bytes=4096, max_running_documents=1) as started:
         yield started
@@ -32,16 +33,6 @@ async def test_a_document_comes_back_as_the_sdk_translates_it(
     assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''%E6%96%87.en.md"
     summary = json.loads(answer.headers["x-document-summary"])
     assert (summary["texts"], summary["refused"], summary["refusals"]) == (2, 0, [])
-
-
-async def test_columns_choose_the_texts_of_a_table(gateway: RunningGateway) -> None:
-    table = "id,a,b\n1,我有一只猫。,我有一只猫。\n".encode()
-    answer = await gateway.post(f"{QUERY}&name=t.csv&column=b", data=table)
-    assert answer.status == 200
-    head, row = answer.body.decode().splitlines()
-    assert head == "id,a,b"
-    assert row.startswith("1,我有一只猫。,")
-    assert row != "1,我有一只猫。,我有一只猫。"
 
 
 @pytest.mark.parametrize(
@@ -66,20 +57,9 @@ async def test_a_problem_names_what_is_wrong_with_a_document(
     assert [each["field"] for each in answer.json["violations"]] == [field]
 
 
-async def test_the_target_language_must_be_given(gateway: RunningGateway) -> None:
-    answer = await gateway.post("/v1/documents?name=a.txt", data=b"x")
-    assert [each["field"] for each in answer.json["violations"]] == ["target_language"]
-
-
 async def test_a_document_over_the_limit_is_refused(gateway: RunningGateway) -> None:
     answer = await gateway.post(f"{QUERY}&name=a.txt", data=b"a" * 4097)
     assert (answer.status, answer.json["title"]) == (413, "Request Entity Too Large")
-
-
-async def test_a_document_that_takes_too_long_is_a_gateway_timeout(running: Any) -> None:
-    async with running_gateway(running.address, document_timeout_seconds=0.001) as gateway:
-        answer = await gateway.post(f"{QUERY}&name=a.md", data=MARKDOWN)
-    assert answer.status == 504
 
 
 async def test_only_so_many_documents_are_translated_at_once(gateway: RunningGateway) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import deepl
 import pytest
 from gateways import RunningGateway, running_gateway
 from libretranslatepy import LibreTranslateAPI
+from tests.integration.conftest import shared
 
 from xuanzang.client import AsyncTranslationClient
 
@@ -21,7 +19,7 @@ TEXTS = ["我有一只猫。", "他们有三只狗。老师有两只马。"]
 Ask = Callable[..., Any]
 
 
-@pytest.fixture
+@shared
 async def expected(client: AsyncTranslationClient) -> list[str]:
     """What the server itself answers."""
     return [each.text for each in await client.translate(TEXTS, source_language="zh", target_language="en")]
@@ -29,12 +27,6 @@ async def expected(client: AsyncTranslationClient) -> list[str]:
 
 def official(gateway: RunningGateway) -> deepl.DeepLClient:
     return deepl.DeepLClient("key", server_url=gateway.url)
-
-
-async def failed(call: Ask, *arguments: Any, **options: Any) -> deepl.DeepLException:
-    with pytest.raises(deepl.DeepLException) as caught:
-        await asyncio.to_thread(call, *arguments, **options)
-    return caught.value
 
 
 async def test_deepl_translates_texts_and_a_text(gateway: RunningGateway, expected: list[str]) -> None:
@@ -65,48 +57,6 @@ async def test_deepl_lists_languages_that_it_accepts(gateway: RunningGateway) ->
     for target in targets:
         await asyncio.to_thread(client.translate_text, "猫", source_lang=sources[0], target_lang=target)
     assert not (await asyncio.to_thread(client.get_usage)).any_limit_reached
-
-
-async def test_deepl_is_told_that_nothing_is_stored(gateway: RunningGateway) -> None:
-    client = official(gateway)
-    created = await failed(client.create_glossary, "terms", "ZH", "EN", {"猫": "cat"})
-    assert (created.http_status_code, "stores no glossaries" in str(created)) == (400, True)
-
-
-async def test_tags_stay_around_what_they_mark(gateway: RunningGateway, client: AsyncTranslationClient) -> None:
-    marked = '<p title="x">我有<b>一只猫</b>。</p>'
-    (whole,) = await client.translate([marked], source_language="zh", target_language="en", content_format="html")
-    for tags in ("html", "xml"):
-        found = await asyncio.to_thread(
-            official(gateway).translate_text, marked, source_lang="ZH", target_lang="EN-GB", tag_handling=tags
-        )
-        assert isinstance(found, deepl.TextResult)
-        assert found.text == whole.text
-    body = {"q": [marked], "source": "zh", "target": "en", "format": "html"}
-    assert (await gateway.post("/translate", json=body)).json == {"translatedText": [whole.text]}
-    assert whole.text.startswith('<p title="x">')
-
-
-async def test_glossaries_of_the_server_are_listed_and_used(
-    start_server: Any, tiny_bundle_repository: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "tiny").symlink_to(tiny_bundle_repository / "tiny")
-    (tmp_path / "glossaries").mkdir()
-    head = "# source_language: zh\n# target_language: en\n"
-    (tmp_path / "glossaries" / "animals.tsv").write_text(f"{head}猫\ttiger\n", encoding="utf-8")
-    async with start_server(models=tmp_path) as running, running_gateway(running.address) as gateway:
-        client = official(gateway)
-        (listed,) = await asyncio.to_thread(client.list_glossaries)
-        assert (listed.source_lang, listed.target_lang, listed.entry_count) == ("ZH", "EN", 1)
-        got = await asyncio.to_thread(client.get_glossary, listed.glossary_id)
-        assert got.name == listed.name
-        found = await asyncio.to_thread(client.translate_text_with_glossary, "我有一只猫。", got)
-        assert isinstance(found, deepl.TextResult)
-        assert "tiger" in found.text
-        (own,) = (await gateway.get("/v1/glossaries")).json["glossaries"]
-        assert own["name"] == listed.name
-        with pytest.raises(deepl.GlossaryNotFoundException):
-            await asyncio.to_thread(client.get_glossary, "none")
 
 
 async def test_deepl_stores_uses_reads_and_deletes_a_glossary(
@@ -140,13 +90,6 @@ async def test_deepl_stores_uses_reads_and_deletes_a_glossary(
         await asyncio.to_thread(use, gateway.url)
 
 
-async def test_forms_of_deepl_are_answered_as_json_is(gateway: RunningGateway, expected: list[str]) -> None:
-    form = [("text", TEXTS[0]), ("text", TEXTS[1]), ("source_lang", "zh"), ("target_lang", "en"), ("auth_key", "any")]
-    answer = await gateway.post("/v2/translate", form=form)
-    assert answer.status == 200
-    assert [each["text"] for each in answer.json["translations"]] == expected
-
-
 async def test_libretranslate_translates_detects_and_lists(gateway: RunningGateway, expected: list[str]) -> None:
     client = LibreTranslateAPI(gateway.url, api_key="key")
     assert await asyncio.to_thread(client.translate, TEXTS[0], "zh", "en") == expected[0]
@@ -160,15 +103,6 @@ async def test_libretranslate_translates_detects_and_lists(gateway: RunningGatew
     ]
 
 
-async def test_libretranslate_explains_a_refusal(gateway: RunningGateway) -> None:
-    client = LibreTranslateAPI(gateway.url)
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        await asyncio.to_thread(client.translate, "猫", "zh", "fr")
-    with caught.value as answer:
-        assert answer.code == 400
-        assert json.load(answer)["error"] == "fr is not supported"
-
-
 async def test_the_calls_of_mastodon_and_discourse_are_answered(gateway: RunningGateway, expected: list[str]) -> None:
     body = {"q": TEXTS, "source": "auto", "target": "en", "format": "text", "api_key": ""}
     answer = await gateway.post("/translate", json=body)
@@ -179,24 +113,18 @@ async def test_the_calls_of_mastodon_and_discourse_are_answered(gateway: Running
     assert multipart.json == {"translatedText": expected[0]}
 
 
-async def test_libretranslate_gives_alternatives(gateway: RunningGateway, expected: list[str]) -> None:
-    body = {"q": TEXTS[0], "source": "zh", "target": "en", "alternatives": 2}
+async def test_libretranslate_gives_alternatives_and_names_faulty_parameters(gateway: RunningGateway) -> None:
+    body: dict[str, Any] = {"q": TEXTS[0], "source": "zh", "target": "en", "alternatives": 2}
     answer = await gateway.post("/translate", json=body)
     assert len({answer.json["translatedText"], *answer.json["alternatives"]}) == 3
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"source": "zh", "target": "en"}, "Invalid request: missing q parameter"),
-        ({"q": "猫", "target": "en"}, "Invalid request: missing source parameter"),
-        ({"q": ["猫", 1], "source": "zh", "target": "en"}, "q[1]: must be a string"),
-        ({"q": "猫", "source": "zh", "target": "en", "format": "pdf"}, 'format: must be "html" or "text"'),
-        ({"q": "猫", "source": "zh", "target": "en", "alternatives": 99}, "alternatives: must be a whole number"),
-        ({"q": "猫狗。猫狗。", "source": "zh", "target": "en", "alternatives": 2}, "alternatives: "),
-    ],
-)
-async def test_libretranslate_names_the_faulty_parameter(gateway: RunningGateway, body: Any, message: str) -> None:
-    answer = await gateway.post("/translate", json=body)
-    assert answer.status == 400
-    assert message in answer.json["error"]
+    for changes, message in (
+        ({"q": None}, "Invalid request: missing q parameter"),
+        ({"source": None}, "Invalid request: missing source parameter"),
+        ({"q": ["猫", 1]}, "q[1]: must be a string"),
+        ({"format": "pdf"}, 'format: must be "html" or "text"'),
+        ({"alternatives": 99}, "alternatives: must be a whole number"),
+        ({"q": "猫狗。猫狗。"}, "alternatives: "),
+    ):
+        changed = {name: value for name, value in (body | changes).items() if value is not None}
+        answer = await gateway.post("/translate", json=changed)
+        assert (answer.status, message in answer.json["error"]) == (400, True), answer.json

@@ -61,19 +61,6 @@ async def test_streams_and_progressive_calls_keep_terms(client: AsyncTranslation
     assert parts[-1].translation.glossary_matches
 
 
-async def test_spans_are_those_of_the_whole_text(client: AsyncTranslationClient) -> None:
-    text = f"{TEXT}\n你有三只猫。"
-    translation = await client.translate_one(text, glossary={"猫": "tiger"})
-    assert [text[match.source_start : match.source_end] for match in translation.glossary_matches] == ["猫", "猫"]
-    assert [match.source_start for match in translation.glossary_matches] == [4, text.rindex("猫")]
-
-
-async def test_protected_texts_are_kept(client: AsyncTranslationClient) -> None:
-    translation = await client.translate_one("Ann有三只猫。", glossary={"Ann": "Ann"}, protected_patterns=["number"])
-    [match] = translation.glossary_matches
-    assert (match.target, match.pattern) == ("Ann", ProtectedPattern.UNSPECIFIED)
-
-
 async def test_a_term_that_the_vocabulary_cannot_write_is_said_and_the_others_are_kept(
     client: AsyncTranslationClient, running: RunningServer
 ) -> None:

@@ -53,26 +53,6 @@ async def test_an_answer_through_a_gateway_equals_that_of_translate_text(running
         await asyncio.to_thread(compare, running.address, gateway.grpc_address)
 
 
-async def test_both_clients_give_the_same_batch(running: Any) -> None:
-    def synchronous(address: str) -> list[str]:
-        with grpc.insecure_channel(address) as channel:
-            return translated(client_of(channel), contents)
-
-    contents = ["我有一只猫。", "", "他有两只狗。\n我有三只猫。"] * 20
-    async with (
-        running_gateway(running.address, grpc_address="127.0.0.1:0") as gateway,
-        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
-    ):
-        transport = translate_v3.TranslationServiceAsyncClient.get_transport_class("grpc_asyncio")
-        client = translate_v3.TranslationServiceAsyncClient(transport=transport(channel=channel))
-        plain = {"parent": PARENT, "contents": contents, "mime_type": "text/plain"}
-        plain |= {"source_language_code": "zh", "target_language_code": "en"}
-        answer = await client.translate_text(request=plain)
-        assert [each.translated_text for each in answer.translations] == await asyncio.to_thread(
-            synchronous, gateway.grpc_address
-        )
-
-
 async def test_an_api_key_goes_the_way_that_googles_client_sends_it(start_server: Any, tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys", "holder", "--requests-per-minute=1")
     authority = trustme.CA()

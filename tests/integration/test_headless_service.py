@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.integration.conftest import fixture
 
-from xuanzang.client import AsyncTranslationClient, Translation
+from xuanzang.client import AsyncTranslationClient
 from xuanzang.server.settings import split_address
 
 _HEADER_BYTES = 12
@@ -75,7 +76,7 @@ NAME = "xuanzang-server.translation.svc.cluster.local"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has every address of 127.0.0.0/8")
 
 
-@pytest.fixture
+@fixture
 async def pods(start_server: Any) -> AsyncIterator[list[Any]]:
     """Yield two servers on two addresses and one port."""
     async with start_server(address="127.0.0.2:0") as first:
@@ -84,7 +85,7 @@ async def pods(start_server: Any) -> AsyncIterator[list[Any]]:
             yield [first, second]
 
 
-@pytest.fixture
+@fixture
 async def service(pods: list[Any]) -> AsyncIterator[AsyncTranslationClient]:
     """Yield a client that knows the name of both."""
     port = split_address(pods[0].address).port
@@ -113,17 +114,3 @@ async def test_calls_are_spread_over_the_addresses_of_a_name(pods: list[Any], se
     for _ in range(10):
         await service.translate_one("你好。")
     assert [await served(pod) - count for pod, count in zip(pods, before, strict=True)] == [5, 5]
-
-
-async def test_no_call_fails_while_one_of_the_addresses_drains(
-    pods: list[Any], service: AsyncTranslationClient
-) -> None:
-    await until_both_serve(pods, service)
-    calls = [asyncio.ensure_future(service.translate_one("我有一只猫。" * 3)) for _ in range(30)]
-    await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-    draining = asyncio.ensure_future(pods[0].server.drain())
-    while not draining.done():
-        calls.append(asyncio.ensure_future(service.translate_one("你好。")))
-        await calls[-1]
-    calls += [asyncio.ensure_future(service.translate_one("你好。")) for _ in range(10)]
-    assert all(isinstance(answer, Translation) for answer in await asyncio.gather(*calls))

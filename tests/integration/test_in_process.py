@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.conftest import BUNDLED, StartServer
+from tests.integration.conftest import BUNDLED, StartServer, shared
 
 from xuanzang import client
 from xuanzang.client import AsyncTranslationClient
@@ -66,55 +66,59 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+@shared
+async def both(start_server: StartServer) -> AsyncIterator[tuple[AsyncTranslator, AsyncTranslationClient]]:
+    """Yield a translator with the bundled models, and a client of a server with them."""
+    async with (
+        start_server(models=BUNDLED) as running,
+        AsyncTranslationClient(running.address) as sdk,
+        AsyncTranslator(BUNDLED, workers=1) as translator,
+    ):
+        yield translator, sdk
+
+
+Both = tuple[AsyncTranslator, AsyncTranslationClient]
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=",".join)
-async def test_answers_are_those_of_a_server_to_the_last_bit(
-    start_server: StartServer, options: dict[str, Any]
-) -> None:
+async def test_answers_are_those_of_a_server_to_the_last_bit(both: Both, options: dict[str, Any]) -> None:
+    translator, sdk = both
     texts = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()[:12]]
     texts += ["我有一只猫，见 https://example.org/3 。", "<b>我有</b>一只猫。", ""]
     sampled = {**options, "sampling": SamplingOptions(seed=5, top_k=20)} if options.get("beam_size") == 1 else options
-    async with (
-        start_server(models=BUNDLED) as running,
-        AsyncTranslationClient(running.address) as sdk,
-        AsyncTranslator(BUNDLED, workers=1) as translator,
-    ):
-        ours = await translator.translate(texts, target_language="en", **sampled)
-        if "sampling" in sampled:
-            sampled["sampling"] = client.SamplingOptions(seed=5, top_k=20)
-        theirs = await sdk.translate(texts, target_language="en", **sampled)
+    ours = await translator.translate(texts, target_language="en", **sampled)
+    if "sampling" in sampled:
+        sampled["sampling"] = client.SamplingOptions(seed=5, top_k=20)
+    theirs = await sdk.translate(texts, target_language="en", **sampled)
     assert plain(ours) == plain(theirs)
 
 
-async def test_texts_are_read_in_the_languages_that_a_server_reads_them_in(start_server: StartServer) -> None:
+async def test_texts_are_read_in_the_languages_that_a_server_reads_them_in(both: Both) -> None:
+    translator, sdk = both
     texts = ["我有一只猫。", "If the file does not exist, an error is returned.", "12:30", "OK", ""]
     french = "Le chat est assis sur la table de la cuisine."
-    async with (
-        start_server(models=BUNDLED) as running,
-        AsyncTranslationClient(running.address) as sdk,
-        AsyncTranslator(BUNDLED, workers=1) as translator,
-    ):
-        ours = [await translator.translate_one(text, return_scores=True) for text in texts]
-        assert plain(ours) == plain([await sdk.translate_one(text, return_scores=True) for text in texts])
-        streamed = [result async for result in translator.translate_stream(texts, return_scores=True, ordered=True)]
-        assert [result.translation for result in streamed] == ours
-        detected = await translator.detect_languages(texts[:2])
-        assert plain(detected) == plain(await sdk.detect_languages(texts[:2]))
-        models = translator.list_models()
-        assert plain(models) == plain(await sdk.list_models())
-        assert [model.defaults.beam_size for model in models] == [4, 4]
-        mixed = ["我有一只猫。", french, texts[1]]
-        kept = await translator.translate(mixed, target_language="en", pass_through_unserved=True)
-        assert plain(kept) == plain(await sdk.translate(mixed, target_language="en", pass_through_unserved=True))
-        assert [each.hypotheses[0].finish_reason.name for each in kept] == [
-            "END_OF_SENTENCE",
-            "UNSERVED_LANGUAGE",
-            "COPIED",
-        ]
-        with pytest.raises(UnservedLanguageError, match=r"contents\[1\]: is in fr"):
-            await translator.translate(mixed, target_language="en")
-        with pytest.raises(UnservedLanguageError, match=r"^content: is in fr"):
-            [part async for part in translator.translate_progressively(french, target_language="en")]
-        assert await translator.translate([]) == []
+    ours = [await translator.translate_one(text, return_scores=True) for text in texts]
+    assert plain(ours) == plain([await sdk.translate_one(text, return_scores=True) for text in texts])
+    streamed = [result async for result in translator.translate_stream(texts, return_scores=True, ordered=True)]
+    assert [result.translation for result in streamed] == ours
+    detected = await translator.detect_languages(texts[:2])
+    assert plain(detected) == plain(await sdk.detect_languages(texts[:2]))
+    models = translator.list_models()
+    assert plain(models) == plain(await sdk.list_models())
+    assert [model.defaults.beam_size for model in models] == [4, 4]
+    mixed = ["我有一只猫。", french, texts[1]]
+    kept = await translator.translate(mixed, target_language="en", pass_through_unserved=True)
+    assert plain(kept) == plain(await sdk.translate(mixed, target_language="en", pass_through_unserved=True))
+    assert [each.hypotheses[0].finish_reason.name for each in kept] == [
+        "END_OF_SENTENCE",
+        "UNSERVED_LANGUAGE",
+        "COPIED",
+    ]
+    with pytest.raises(UnservedLanguageError, match=r"contents\[1\]: is in fr"):
+        await translator.translate(mixed, target_language="en")
+    with pytest.raises(UnservedLanguageError, match=r"^content: is in fr"):
+        [part async for part in translator.translate_progressively(french, target_language="en")]
+    assert await translator.translate([]) == []
 
 
 def test_threads_share_a_translator_and_each_gets_its_own_answers(translator: Translator) -> None:
@@ -324,14 +328,16 @@ def test_cancelling_gives_the_texts_back(tiny_bundle_repository: Path) -> None:
     asyncio.run(cancelled())
 
 
-@pytest.mark.parametrize("ending", ["translator.close()", "pass", "del translator", "sys.exit()"])
-def test_a_program_ends_whether_or_not_it_closes_its_translator(tiny_bundle_repository: Path, ending: str) -> None:
+def test_a_program_ends_whether_or_not_it_closes_its_translators(tiny_bundle_repository: Path) -> None:
     program = f"""
 import sys
 from xuanzang.server import Translator
-translator = Translator({str(tiny_bundle_repository)!r}, workers=1)
-print(len(translator.translate(["我有一只猫。"] * 3)))
-{ending}
+closed, deleted, left = (Translator({str(tiny_bundle_repository)!r}, workers=1) for _ in range(3))
+for translator in (closed, deleted, left):
+    print(len(translator.translate(["我有一只猫。"] * 3)))
+closed.close()
+del translator, deleted
+sys.exit()
 """
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert (process.returncode, process.stdout, process.stderr) == (0, "3\n", "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "3\n3\n3\n", "")

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from tests.integration.conftest import BUNDLED
+from tests.integration.conftest import BUNDLED, fixture
 
 from xuanzang.server import AsyncTranslator, SamplingOptions, Translation
 
@@ -36,7 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
+@fixture
 async def keeping() -> AsyncIterator[AsyncTranslator]:
     async with AsyncTranslator(BUNDLED, workers=1, answer_cache_mb=1) as translator:
         yield translator

@@ -56,18 +56,6 @@ async def test_only_keys_of_the_role_admin_administer(
         assert scrape.value("nmt_access_refusals_total", reason="role") == 1
 
 
-async def test_a_revoked_administrator_is_refused(
-    start_server: Any, keys: Mapping[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = {"keys_file": keys["file"], "admin_address": "0", "admin_anonymous": False}
-    async with start_server(**settings) as running:
-        administrator = Administrator(running, capsys)
-        assert await administrator.list(key=keys["admin"]) == "tiny/1"
-        await asyncio.to_thread(Path(keys["file"]).write_text, '{"format": 1, "keys": []}')
-        while await administrator.list(key=keys["admin"]) != "UNAUTHENTICATED":
-            pass
-
-
 async def test_a_key_of_the_role_admin_does_not_translate(start_server: Any, keys: Mapping[str, str]) -> None:
     async with start_server(keys_file=keys["file"], anonymous=False) as running:
         async with AsyncTranslationClient(running.address, api_key=keys["admin"]) as client:

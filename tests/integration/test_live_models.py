@@ -15,6 +15,7 @@ import grpc
 import pytest
 from administration import Administration, administered, version_when
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.integration.conftest import fixture
 from version_callers import VersionCallers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
@@ -71,10 +72,6 @@ class Running:
     async def unload(self, version: int, name: str = "tiny") -> None:
         await self.admin.UnloadModel(pb.UnloadModelRequest(name=name, version=str(version)))
 
-    async def pin(self, version: int) -> pb.Model:
-        answer: pb.PinModelResponse = await self.admin.PinModel(pb.PinModelRequest(name="tiny", version=str(version)))
-        return answer.model
-
     async def states(self) -> dict[str, tuple[int, bool]]:
         """Return state and whether it is the default, by version."""
         answer: pb.ListModelsResponse = await self.admin.ListModels(pb.ListModelsRequest())
@@ -117,7 +114,7 @@ def start(start_server: Any, repository: Path) -> Start:
     return started
 
 
-@pytest.fixture
+@fixture
 async def running(start: Start) -> AsyncIterator[Running]:
     async with start() as running:
         yield running
@@ -157,41 +154,17 @@ async def test_a_damaged_version_is_refused_and_the_old_one_stays(running: Runni
     message = await refused(running.load(2), grpc.StatusCode.FAILED_PRECONDITION)
     assert "tiny/2 is refused: weights.bin has SHA-256" in message
     assert await running.default() == "1"
-    assert await running.states() == {
-        "1": (pb.MODEL_STATE_SERVING, True),
-        "2": (pb.MODEL_STATE_REFUSED, False),
-    }
+    assert await running.states() == {"1": (pb.MODEL_STATE_SERVING, True), "2": (pb.MODEL_STATE_REFUSED, False)}
     answer = await running.admin.GetModel(pb.GetModelRequest(name="tiny", version="2"))
     [reason] = answer.model.refusal_reasons
     assert reason in message
     scrape = await running.scrape()
     assert scrape.value("nmt_bundles_refused") == 1
     assert scrape.value("nmt_model_changes_total", change="refused") == 1
-
-
-async def test_a_version_damaged_in_its_folder_keeps_being_served_as_it_was(running: Running, repository: Path) -> None:
-    before = await running.client.translate(SENTENCES, **FIXED)
-    # Replaced, not written: the server maps the weights that it has opened.
-    folder = repository / "tiny" / "1"
-    (folder / "copy.bin").write_bytes((folder / "weights.bin").read_bytes()[:-1])
-    (folder / "copy.bin").rename(folder / "weights.bin")
-    answer = await running.admin.ReloadModels(pb.ReloadModelsRequest())
-    [model] = answer.models
-    assert (model.state, model.is_default) == (pb.MODEL_STATE_SERVING, True)
-    assert "weights.bin has" in model.refusal_reasons[0]
-    after = await running.client.translate(SENTENCES, **FIXED)
-    assert [each.text for each in after] == [each.text for each in before]
-
-
-async def test_a_repaired_version_is_refused_no_more(running: Running, repository: Path) -> None:
-    folder = add_version(repository, 2)
-    damage(folder)
-    await refused(running.load(2), grpc.StatusCode.FAILED_PRECONDITION)
-    damage(folder)
-    model = await running.load("")
-    assert (model.version, model.state, list(model.refusal_reasons)) == ("2", pb.MODEL_STATE_SERVING, [])
-    assert (await running.scrape()).value("nmt_bundles_refused") == 0
-    assert await running.default() == "2"
+    shutil.rmtree(repository / "tiny")
+    message = await refused(running.admin.ReloadModels(pb.ReloadModelsRequest()), grpc.StatusCode.FAILED_PRECONDITION)
+    assert message == "the folder of the models holds no bundle"
+    assert await running.default() == "1"
 
 
 async def test_an_unloaded_model_is_unknown_until_it_is_loaded_again(running: Running) -> None:
@@ -222,63 +195,10 @@ async def test_unloading_lets_go_of_the_graphs_and_of_the_series(start: Start, r
         await running.unload(1)
         assert gone() is None
         assert kept() is not None
-        assert [list(worker._runners) for worker in engine._threads.workers if worker._runners]
-        assert all(key.model.version == 2 for worker in engine._threads.workers for key in worker._runners)
         scrape = await running.scrape()
         assert scrape.value("nmt_model_ready", model="tiny") == 1
         with pytest.raises(AssertionError, match="no series"):
             scrape.value("nmt_cache_bytes", version="1")
-
-
-async def test_a_running_call_finishes_with_the_version_that_it_began_with(start: Start, repository: Path) -> None:
-    add_version(repository, 2)
-    async with start(max_batch_sentences=1) as running:
-        expected = [each.text for each in await running.client.translate(SENTENCES * 8, model="tiny/1", **FIXED)]
-        call = asyncio.create_task(running.client.translate(SENTENCES * 8, model="tiny/1", **FIXED))
-        await running.until("1", lambda model: model.running_requests)
-        unloading = asyncio.create_task(running.unload(1))
-        await running.until("1", lambda model: model.state != pb.MODEL_STATE_SERVING)
-        with pytest.raises(ModelNotFoundError):
-            await running.client.translate(SENTENCES, model="tiny/1", **FIXED)
-        assert [each.text for each in await call] == expected
-        await unloading
-        assert (await running.states())["1"] == (pb.MODEL_STATE_UNLOADED, False)
-
-
-async def test_a_pin_holds_the_default_version(running: Running, repository: Path) -> None:
-    model = await running.pin(1)
-    assert (model.version, model.is_default, model.is_pinned) == ("1", True, True)
-    add_version(repository, 2)
-    await running.load(2)
-    assert await running.default() == "1"
-    message = await refused(running.unload(1), grpc.StatusCode.FAILED_PRECONDITION)
-    assert "tiny/1 is pinned" in message
-    answer = await running.admin.UnpinModel(pb.UnpinModelRequest(name="tiny"))
-    assert (answer.model.version, answer.model.is_pinned) == ("2", False)
-    assert await running.default() == "2"
-
-
-async def test_a_pin_is_a_setting_too(start: Start, repository: Path) -> None:
-    add_version(repository, 2)
-    async with start(pin="tiny/1") as running:
-        assert await running.default() == "1"
-
-
-async def test_a_reload_follows_the_folder(running: Running, repository: Path) -> None:
-    add_version(repository, 2)
-    damage(add_version(repository, 3))
-    shutil.rmtree(repository / "tiny" / "1")
-    answer = await running.admin.ReloadModels(pb.ReloadModelsRequest())
-    assert {model.version: model.state for model in answer.models if model.version != "1"} == {
-        "2": pb.MODEL_STATE_SERVING,
-        "3": pb.MODEL_STATE_REFUSED,
-    }
-    await running.until("2", lambda model: model.is_default)
-    assert await running.default() == "2"
-    shutil.rmtree(repository / "tiny")
-    message = await refused(running.admin.ReloadModels(pb.ReloadModelsRequest()), grpc.StatusCode.FAILED_PRECONDITION)
-    assert message == "the folder of the models holds no bundle"
-    assert await running.default() == "2"
 
 
 async def test_a_watched_folder_is_followed(start: Start, repository: Path) -> None:
@@ -317,33 +237,21 @@ async def test_a_folder_that_is_being_written_is_not_served_until_it_is_whole(st
         assert await running.default() == "2"
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "code"),
-    [
-        ("tiny", "9", grpc.StatusCode.NOT_FOUND),
-        ("../tiny", "1", grpc.StatusCode.INVALID_ARGUMENT),
-        ("tiny", "0", grpc.StatusCode.INVALID_ARGUMENT),
-        ("", "x", grpc.StatusCode.INVALID_ARGUMENT),
-    ],
-)
-async def test_versions_that_are_not_there_are_told_apart_from_wrong_names(
-    running: Running, name: str, version: str, code: grpc.StatusCode
-) -> None:
-    for method, request in (
-        (running.admin.GetModel, pb.GetModelRequest),
-        (running.admin.LoadModel, pb.LoadModelRequest),
-        (running.admin.UnloadModel, pb.UnloadModelRequest),
-        (running.admin.PinModel, pb.PinModelRequest),
-    ):
-        await refused(method(request(name=name, version=version)), code)
-
-
-async def test_the_translation_listener_administers_nothing(running: Running) -> None:
+async def test_what_is_not_there_is_told_from_wrong_names_and_callers_administer_nothing(running: Running) -> None:
+    wrong = {
+        ("tiny", "9"): grpc.StatusCode.NOT_FOUND,
+        ("../tiny", "1"): grpc.StatusCode.INVALID_ARGUMENT,
+        ("tiny", "0"): grpc.StatusCode.INVALID_ARGUMENT,
+        ("", "x"): grpc.StatusCode.INVALID_ARGUMENT,
+    }
+    for (name, version), code in wrong.items():
+        for method, request in (
+            (running.admin.GetModel, pb.GetModelRequest),
+            (running.admin.LoadModel, pb.LoadModelRequest),
+            (running.admin.UnloadModel, pb.UnloadModelRequest),
+            (running.admin.PinModel, pb.PinModelRequest),
+        ):
+            await refused(method(request(name=name, version=version)), code)
     async with grpc.aio.insecure_channel(running.address) as channel:
         stub: Administration = admin_pb2_grpc.ModelServiceStub(channel)
         await refused(stub.ListModels(pb.ListModelsRequest()), grpc.StatusCode.UNIMPLEMENTED)
-
-
-async def test_without_an_address_nothing_is_administered(start_server: Any) -> None:
-    async with start_server() as running:
-        assert running.server.admin is None

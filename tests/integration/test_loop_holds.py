@@ -90,7 +90,7 @@ REQUESTS: dict[str, list[Callable[[], Any]]] = {
         lambda: pb.StreamTranslateTextRequest(content="a", id="中" * (BYTES // 3)),
     ],
     "TranslateTextProgressively": [
-        lambda: pb.TranslateTextProgressivelyRequest(content=PAGE, settings={"content_format": pb.CONTENT_FORMAT_XML}),
+        lambda: pb.TranslateTextProgressivelyRequest(content=PAGE, settings={"content_format": pb.CONTENT_FORMAT_XML})
     ],
     "ExplainTranslation": [
         lambda: pb.ExplainTranslationRequest(content=PAGE, settings=Settings()),

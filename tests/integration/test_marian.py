@@ -29,22 +29,11 @@ def directory(write_marian: Callable[..., Any], tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def export(directory: Path, toy_files: tuple[Path, Path]) -> Callable[[str], Path]:
-    """Return a function that exports the imported model in a precision and returns the repository."""
+def repository(directory: Path, toy_files: tuple[Path, Path]) -> Path:
+    """Return the repository of the imported and exported model."""
     root = directory.parent
     assert run_model(["import", str(directory), "--output", str(root / "checkpoint")]) == 0
-
-    def export(precision: str) -> Path:
-        return run_export(
-            root / "checkpoint", root / precision, model="zh-mul", valid=toy_files[1], precision=precision
-        )
-
-    return export
-
-
-@pytest.fixture(scope="module")
-def repository(export: Callable[[str], Path]) -> Path:
-    return export("float32")
+    return run_export(root / "checkpoint", root / "models", model="zh-mul", valid=toy_files[1], precision="float32")
 
 
 @torch.inference_mode()
@@ -85,11 +74,3 @@ def test_the_model_card_repeats_the_facts_of_the_directory(repository: Path) -> 
     assert "| imported from | opus-mt-zh-mul |\n| licence | apache-2.0 |" in card
     assert "### Trained on toys" in card
     assert "training pairs" not in card
-
-
-async def test_an_int8_bundle_passes_the_replay_of_its_samples(
-    start_server: Any, export: Callable[[str], Path]
-) -> None:
-    async with start_server(models=export("int8")) as running, AsyncTranslationClient(running.address) as client:
-        [model] = await client.list_models()
-        assert model.precision == "int8"

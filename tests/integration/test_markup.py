@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from markup_fragments import fragment, tags, text_of
-from tests.integration.conftest import StartServer
+from tests.integration.conftest import StartServer, shared
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError
 
@@ -25,12 +25,9 @@ PAGES = cases("markup_pages.jsonl")
 AS_READ = 0.9
 
 
-@pytest.fixture
+@shared
 async def client(start_server: StartServer, bundled_zh_en: Path) -> AsyncIterator[AsyncTranslationClient]:
-    async with (
-        start_server(models=bundled_zh_en) as running,
-        AsyncTranslationClient(running.address) as opened,
-    ):
+    async with start_server(models=bundled_zh_en) as running, AsyncTranslationClient(running.address) as opened:
         yield opened
 
 
@@ -61,13 +58,9 @@ async def test_every_face_writes_the_same_markup(client: AsyncTranslationClient)
     *_, last = parts = [part async for part in client.translate_progressively(content, content_format="html")]
     assert last.translation
     assert streamed.text == last.translation.text == "".join(part.text_delta for part in parts) == unary
-
-
-async def test_hypotheses_of_one_sentence_all_have_the_tags(client: AsyncTranslationClient) -> None:
-    content = "<p>我有<b>一只猫</b>。</p>"
-    translation = await client.translate_one(content, content_format="html", beam_size=4, num_hypotheses=3)
-    assert len({each.text for each in translation.hypotheses}) == 3
-    assert all(tags(each.text) == tags(content) for each in translation.hypotheses)
+    several = await client.translate_one("<p>我有<b>一只猫</b>。</p>", content_format="html", num_hypotheses=3)
+    assert len({each.text for each in several.hypotheses}) == 3
+    assert all(tags(each.text) == tags("<p><b></b></p>") for each in several.hypotheses)
 
 
 async def test_generated_fragments_keep_their_tags_and_stay_well_formed(client: AsyncTranslationClient) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +74,6 @@ async def test_what_is_wrong_with_arguments_or_the_address_is_told(capsys: pytes
         with pytest.raises(SystemExit):
             await Command(address, capsys)("list")
         assert "--admin-address must be host:port" in capsys.readouterr().err
-
-
-async def test_the_program_has_the_command(start_process: Any) -> None:
-    async with start_process("--admin-address=0") as process:
-        port = (await process.until("administration"))["port"]
-        command = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "xuanzang.command", "admin", "list"),
-            env=dict(os.environ) | {"XUANZANG_ADMIN_ADDRESS": f"127.0.0.1:{port}"},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        output, _ = await command.communicate()
-        assert (command.returncode, output.split()[:3]) == (0, [b"tiny/1", b"serving", b"default"])
-        assert await process.stop() == 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])

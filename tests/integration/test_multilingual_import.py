@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from export_command import run_export
 from multilingual_directories import SPM, write_m2m, write_nllb
-from sentencepiece import SentencePieceProcessor
+from tests.integration.conftest import shared
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer
 
 from xuanzang.client import AsyncTranslationClient, CandidateReason, InvalidRequestError
@@ -67,10 +67,7 @@ async def test_every_direction_is_that_of_transformers(
     start_server: Any, serve_directory: Callable[..., Path], m2m: Path, toy_pairs: list[tuple[str, str]]
 ) -> None:
     sources = [*(source for source, _ in toy_pairs[::29]), "我有一只鼎。", "I have __fr__ a cat."]
-    async with (
-        start_server(models=serve_directory(m2m)) as running,
-        AsyncTranslationClient(running.address) as client,
-    ):
+    async with start_server(models=serve_directory(m2m)) as running, AsyncTranslationClient(running.address) as client:
         [model] = await client.list_models()
         assert len(model.source_languages) == 100
         # Chinese is written in four traditional ways, too.
@@ -94,37 +91,41 @@ def nllb(shared_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-@pytest.fixture(scope="module", params=["float32", "int8"])
-def nllb_models(serve_directory: Callable[..., Path], nllb: Path, request: pytest.FixtureRequest) -> Path:
-    return serve_directory(nllb, request.param)
+@pytest.fixture(scope="module")
+def nllb_models(serve_directory: Callable[..., Path], nllb: Path) -> Path:
+    return serve_directory(nllb, "int8")
 
 
-async def test_the_token_of_the_language_is_in_no_answer(start_server: Any, nllb_models: Path) -> None:
-    async with start_server(models=nllb_models) as running, AsyncTranslationClient(running.address) as client:
-
-        async def translate(**options: Any) -> Any:
-            return await client.translate_one(
-                "我有一只猫。", source_language="zh-CN", target_language="en", beam_size=4, **options
-            )
-
-        [plain] = (await translate(token_details=True, return_scores=True)).hypotheses
-        assert "Latn" not in plain.text
-        assert plain.tokens[0].text == ""
-        assert "".join(token.text for token in plain.tokens) == plain.text
-        assert plain.tokens[0].score == 0.0
-        assert plain.token_count == len(plain.tokens)
-        begun = await translate(target_prefix="I ")
-        assert begun.text.startswith("I")
-        several = await translate(return_alternatives=True, num_hypotheses=3)
-        assert len({hypothesis.text for hypothesis in several.hypotheses}) == 3
-        assert all("_" not in hypothesis.text for hypothesis in several.hypotheses)
+@shared
+async def client(start_server: Any, nllb_models: Path) -> AsyncIterator[AsyncTranslationClient]:
+    async with start_server(models=nllb_models) as running, AsyncTranslationClient(running.address) as opened:
+        yield opened
 
 
-async def test_an_explanation_shows_the_tokens_that_name_the_languages(start_server: Any, nllb_models: Path) -> None:
+async def test_the_token_of_the_language_is_in_no_answer(client: AsyncTranslationClient) -> None:
+
+    async def translate(**options: Any) -> Any:
+        return await client.translate_one(
+            "我有一只猫。", source_language="zh-CN", target_language="en", beam_size=4, **options
+        )
+
+    [plain] = (await translate(token_details=True, return_scores=True)).hypotheses
+    assert "Latn" not in plain.text
+    assert plain.tokens[0].text == ""
+    assert "".join(token.text for token in plain.tokens) == plain.text
+    assert plain.tokens[0].score == 0.0
+    assert plain.token_count == len(plain.tokens)
+    begun = await translate(target_prefix="I ")
+    assert begun.text.startswith("I")
+    several = await translate(return_alternatives=True, num_hypotheses=3)
+    assert len({hypothesis.text for hypothesis in several.hypotheses}) == 3
+    assert all("_" not in hypothesis.text for hypothesis in several.hypotheses)
+
+
+async def test_an_explanation_shows_the_tokens_that_name_the_languages(client: AsyncTranslationClient) -> None:
     languages: Any = {"source_language": "zh-CN", "target_language": "en", "beam_size": 4}
-    async with start_server(models=nllb_models) as running, AsyncTranslationClient(running.address) as client:
-        plain = await client.translate_one("我有一只猫。", **languages)
-        explained = await client.explain("我有一只猫。", **languages, attention_kinds=["cross", "encoder"])
+    plain = await client.translate_one("我有一只猫。", **languages)
+    explained = await client.explain("我有一只猫。", **languages, attention_kinds=["cross", "encoder"])
     assert explained.text == plain.text
     first, *others = explained.target_tokens
     assert (first.piece, first.text, first.score, first.forced) == ("eng_Latn", "", 0.0, True)
@@ -134,32 +135,14 @@ async def test_an_explanation_shows_the_tokens_that_name_the_languages(start_ser
     assert all(sum(row) == pytest.approx(1.0, abs=1e-4) for each in explained.attention for row in each.weights)
 
 
-async def test_scripts_of_one_language_are_told_apart(start_server: Any, nllb_models: Path) -> None:
-    async with start_server(models=nllb_models) as running, AsyncTranslationClient(running.address) as client:
-        [model] = await client.list_models()
-        codes = {"ace-Arab", "ace-Latn", "en", "fr", "zh", "zh-Hans", "zh-Hant", "zh-TW", "zh-HK", "zh-MO"}
-        assert {*model.target_languages} == {*model.source_languages} == codes
+async def test_scripts_of_one_language_are_told_apart(client: AsyncTranslationClient) -> None:
+    [model] = await client.list_models()
+    codes = {"ace-Arab", "ace-Latn", "en", "fr", "zh", "zh-Hans", "zh-Hant", "zh-TW", "zh-HK", "zh-MO"}
+    assert {*model.target_languages} == {*model.source_languages} == codes
 
-        async def written(target: str) -> str:
-            return (await client.translate_one("我有一只猫。", source_language="zh", target_language=target)).text
+    async def written(target: str) -> str:
+        return (await client.translate_one("我有一只猫。", source_language="zh", target_language=target)).text
 
-        assert await written("zh-CN") == await written("zh-Hans")
-        assert await written("zh-TW") == await written("zh-Hant")
-        assert await written("zh-TW") != await written("zh-CN")
-
-
-def test_source_ids_are_those_of_sentencepiece_plus_one(
-    serve_directory: Callable[..., Path], nllb: Path, shared_tokenizer: Path, tmp_path: Path
-) -> None:
-    from multilingual_directories import NLLB_LANGUAGES
-
-    from xuanzang.model.checkpoint import load_checkpoint
-
-    assert run_model(["import", str(nllb), "--output", str(tmp_path / "checkpoint")]) == 0
-    checkpoint = load_checkpoint(tmp_path / "checkpoint").between("fr", "zh")
-    processor = SentencePieceProcessor(model_file=str(shared_tokenizer))
-    first = processor.vocab_size() + 1
-    language = {name: first + number for number, name in enumerate(NLLB_LANGUAGES)}
-    pieces = [number + 1 if number else UNK for number in processor.encode("I have a cat. 鼎")]
-    assert checkpoint.source_ids("I have a cat. 鼎") == [language["fra_Latn"], *pieces, EOS]
-    assert checkpoint.target_prefix_ids == [language["zho_Hans"]]
+    assert await written("zh-CN") == await written("zh-Hans")
+    assert await written("zh-TW") == await written("zh-Hant")
+    assert await written("zh-TW") != await written("zh-CN")

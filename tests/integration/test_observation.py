@@ -16,9 +16,9 @@ import pytest
 from otlp import Collector, attributes_of, collecting, traced_caller
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar
+from tests.integration.conftest import shared
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient, TranslationError
-from xuanzang.server.observation import observation
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -102,28 +102,6 @@ async def test_every_way_of_calling_passes_the_trace_on(start_server: Any, colle
         names = [span.name.rpartition("/")[2] for span in rpcs]
         assert sorted(names) == ["StreamTranslateText", "TranslateText", "TranslateTextProgressively"]
         assert all({"queue", "decode"} <= {span.name for span in collector.below(rpc)} for rpc in rpcs)
-
-
-async def test_a_call_outside_of_traces_begins_one(
-    start_server: Any, collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "translations")
-    async with start_server(tracing=True) as running, AsyncTranslationClient(running.address) as client:
-        await client.translate(TEXTS)
-    [rpc] = [span for span in collector.spans if span.name == UNARY]
-    assert not rpc.parent_span_id
-    assert collector.service_names == {"translations"}
-
-
-async def test_the_standard_sampler_decides_what_is_traced(
-    start_server: Any, collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    async with start_server(tracing=True) as running, AsyncTranslationClient(running.address) as client:
-        with traced_caller():
-            await client.translate(TEXTS)
-        assert not exemplars_of(await openmetrics(running))
-    assert not collector.spans
 
 
 async def test_latencies_have_the_trace_as_exemplar(start_server: Any, collector: Collector) -> None:
@@ -222,7 +200,7 @@ async def test_nothing_that_callers_write_is_traced_logged_or_measured(
         assert translated[1].text not in place
 
 
-@pytest.fixture
+@shared
 async def stub(running: Any) -> AsyncIterator[Any]:
     async with grpc.aio.insecure_channel(running.address) as channel:
         yield translation_pb2_grpc.TranslationServiceStub(channel)
@@ -249,31 +227,3 @@ async def test_a_request_without_a_valid_id_gets_a_new_one(stub: Any) -> None:
     made.append(await answered_id(stub, request))
     assert all(len(each) == 32 and int(each, 16) >= 0 for each in made)
     assert len(set(made)) == len(made)
-
-
-async def test_errors_of_the_client_have_the_id_that_the_server_logs(
-    start_server: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Lines are written when the caller has its answer already.
-    caplog.set_level(logging.INFO)
-    async with start_server() as running, AsyncTranslationClient(running.address) as client:
-        with pytest.raises(TranslationError) as caught:
-            await client.translate(TEXTS, model="none")
-        [refused] = [each async for each in client.translate_stream(["x" * 100_000])]
-    lines = [record.__dict__ for record in caplog.records if record.msg == "rpc"]
-    assert caught.value.request_id in {line["request_id"] for line in lines}
-    assert str(caught.value).endswith(f"[request {caught.value.request_id}]")
-    assert refused.error is not None
-    assert refused.error.request_id
-
-
-async def test_without_tracing_and_access_log_no_record_of_an_rpc_is_made(
-    start_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(**_: Any) -> None:
-        raise AssertionError("a record was made")
-
-    monkeypatch.setattr(observation, "RpcRecord", refuse)
-    async with start_server() as running, AsyncTranslationClient(running.address) as client:
-        with traced_caller():
-            assert len(await client.translate(TEXTS)) == 2

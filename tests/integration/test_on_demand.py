@@ -17,7 +17,7 @@ from gateways import running_gateway
 from pydantic import ValidationError
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.client import AsyncTranslationClient, ModelNotFoundError, ServerUnavailableError
+from xuanzang.client import AsyncTranslationClient, ServerUnavailableError
 from xuanzang.server import AsyncTranslator
 from xuanzang.server.engine.settings import EngineSettings
 
@@ -63,21 +63,6 @@ async def test_a_server_loads_models_by_their_first_requests(
             await client.translate_one("hello", model=name)
         assert sorted((await residencies(client)).values()) == ["loaded", "loaded", "on_demand"]
         assert [model.is_default for model in await client.list_models()] == [True] * 3
-
-
-async def test_only_the_callers_of_a_broken_model_have_an_error(
-    start_server: Any, repository: Path, room_for_two: str
-) -> None:
-    async with (
-        start_server(models=repository, model_memory=room_for_two) as running,
-        AsyncTranslationClient(running.address, timeout=2) as client,
-    ):
-        (repository / "second" / "1" / "weights.bin").unlink()
-        with pytest.raises(ServerUnavailableError, match=r"second/1 cannot be loaded"):
-            await client.translate_one("hello", model="second")
-        assert (await client.translate_one("hello", model="third")).text
-        os.link(repository / "first" / "1" / "weights.bin", repository / "second" / "1" / "weights.bin")
-        assert (await client.translate_one("hello", model="second", timeout=20)).text
 
 
 async def test_the_fault_of_a_load_is_listed_and_leaves_other_models_alone(
@@ -128,26 +113,6 @@ async def test_resting_versions_are_pinned_promoted_and_rolled_back(
         assert await answering() == "1"
         await admin.PinModel(pb.PinModelRequest(name="first", version="2"))
         assert await answering() == "2"
-
-
-async def test_a_watched_folder_takes_resting_versions_in_and_out(
-    start_server: Any, repository: Path, room_for_two: str
-) -> None:
-    settings = {"models": repository, "model_memory": room_for_two, "admin_address": "0"}
-    async with start_server(**settings, watch_models=0.02) as running, administered(running) as (client, admin):
-        copy_version(repository / "first" / "1", repository / "first", 2)
-        await version_when(admin, "2", lambda model: model.is_default)
-        assert (await client.translate_one("hello", model="first")).model_version == "2"
-        # One in memory and one that rests.
-        (repository / "first" / "2").rename(repository.parent / "gone-2")
-        (repository / "third").rename(repository.parent / "gone-third")
-        while set(found := await residencies(client)) != {"first", "second"}:
-            pass
-        assert set(found.values()) == {"on_demand"}
-        assert (await client.translate_one("hello", model="first")).model_version == "1"
-        with pytest.raises(ModelNotFoundError):
-            await client.translate_one("hello", model="third")
-        assert (await running.scrape()).value("nmt_model_memory_bytes") > 0
 
 
 async def test_a_translator_in_the_process_loads_models_on_demand(repository: Path, room_for_two: str) -> None:

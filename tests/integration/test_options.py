@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.client import (
-    AsyncTranslationClient,
-    DeadlineExceededError,
-    FinishReason,
-    Hypothesis,
-    SamplingOptions,
-    Translation,
-)
+from xuanzang.client import AsyncTranslationClient, DeadlineExceededError, FinishReason, SamplingOptions, Translation
 
 TEXT = "今天天气很好，我们去公园吧。"
 SENTENCES = ["我有一只猫。", TEXT, "你好。", "老师有三只虎！"]
@@ -75,40 +68,6 @@ async def test_suppressed_texts_occur_in_no_hypothesis(client: AsyncTranslationC
         assert not unwanted & {token.text.strip() for token in hypothesis.tokens}
 
 
-async def test_no_repeat_ngram_size_prevents_repeated_pairs(client: AsyncTranslationClient) -> None:
-    options: Any = {"min_target_length": 30, "token_details": True}
-    [free] = (await client.translate_one(TEXT, **options)).hypotheses
-    [other] = (await client.translate_one(TEXT, no_repeat_ngram_size=2, **options)).hypotheses
-    assert repeated_pairs(free)
-    assert not repeated_pairs(other)
-
-
-def repeated_pairs(hypothesis: Hypothesis) -> set[tuple[str, str]]:
-    # Parts of a character have no text of their own, so different ones look the same.
-    texts = [token.text.replace("\ufffd", "") for token in hypothesis.tokens]
-    pairs = [pair for pair in itertools.pairwise(texts) if all(pair)]
-    return {pair for pair in pairs if pairs.count(pair) > 1}
-
-
-async def test_a_repetition_penalty_makes_tokens_more_diverse(
-    client: AsyncTranslationClient,
-) -> None:
-    options: Any = {"min_target_length": 30, "token_details": True}
-    [free] = (await client.translate_one(TEXT, **options)).hypotheses
-    [other] = (await client.translate_one(TEXT, repetition_penalty=10.0, **options)).hypotheses
-    assert len({token.text for token in other.tokens}) > len({token.text for token in free.tokens})
-
-
-async def test_a_coverage_penalty_lowers_scores_and_zero_changes_nothing(
-    client: AsyncTranslationClient,
-) -> None:
-    plain = await client.translate_one(TEXT, return_scores=True)
-    none = await client.translate_one(TEXT, return_scores=True, coverage_penalty=0.0)
-    much = await client.translate_one(TEXT, return_scores=True, coverage_penalty=10.0)
-    assert shown(plain) == shown(none)
-    assert (much.hypotheses[0].score or 0.0) < (plain.hypotheses[0].score or 0.0)
-
-
 async def test_equal_seeds_give_equal_draws_and_other_seeds_others(client: AsyncTranslationClient) -> None:
     async def drawn(**sampling: Any) -> list[tuple[str, float]]:
         options = SamplingOptions(**sampling)
@@ -119,13 +78,6 @@ async def test_equal_seeds_give_equal_draws_and_other_seeds_others(client: Async
     assert first != await drawn(seed=1000, temperature=2.0)
     assert await drawn(temperature=2.0) != await drawn(temperature=2.0)
     assert [score for _, score in first] == sorted((score for _, score in first), reverse=True)
-
-
-async def test_drawing_among_one_token_is_greedy_search(client: AsyncTranslationClient) -> None:
-    greedy = await client.translate(SENTENCES, beam_size=1)
-    for sampling in (SamplingOptions(top_k=1), SamplingOptions(top_p=1e-6), SamplingOptions(temperature=1e-6)):
-        drawn = await client.translate(SENTENCES, sampling=sampling)
-        assert [each.text for each in drawn] == [each.text for each in greedy]
 
 
 @pytest.mark.parametrize("prefix", ["", "they"])
@@ -169,18 +121,17 @@ async def test_tokens_point_into_their_own_sentence_of_the_text(client: AsyncTra
     ]
 
 
-@pytest.mark.parametrize("option", ["token_details", "partial_on_deadline"])
-async def test_what_is_not_in_effect_or_only_shown_changes_no_translation(
-    client: AsyncTranslationClient, option: str
-) -> None:
-    asked: Any = {option: True}
+async def test_what_is_not_in_effect_or_only_shown_changes_no_translation(client: AsyncTranslationClient) -> None:
     [plain] = (await client.translate_one(TEXT)).hypotheses
-    [other] = (await client.translate_one(TEXT, **asked)).hypotheses
-    assert plain == dataclasses.replace(other, tokens=())
+    asked: Any
+    for asked in ({"token_details": True}, {"partial_on_deadline": True}, {"coverage_penalty": 0.0}):
+        [other] = (await client.translate_one(TEXT, **asked)).hypotheses
+        assert plain == dataclasses.replace(other, tokens=())
 
 
 async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslationClient, running: Any) -> None:
     long: Any = {"beam_size": 16, "min_target_length": 250, "max_target_length": 254, "partial_on_deadline": True}
+    before = await running.scrape()
     started = time.perf_counter()
     # Long enough that so many tokens may be forced.
     text = "，".join([TEXT.rstrip("。")] * 20)
@@ -198,7 +149,7 @@ async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslat
             break
     assert FinishReason.DEADLINE in reasons
     assert 0 < partial.hypotheses[0].token_count < whole.hypotheses[0].token_count
-    scrape = await running.scrape()
+    scrape = (await running.scrape()).since(before)
     in_vain = scrape.value("nmt_request_failures_total", reason="deadline")
     assert scrape.value("nmt_requests_total", finish_reason="deadline") == in_vain + 1
 
@@ -209,10 +160,10 @@ async def test_a_single_text_does_not_wait_for_the_texts_of_another_caller(runni
         AsyncTranslationClient(running.address, client_id="one") as one,
     ):
         calls = [
-            asyncio.ensure_future(many.translate(SENTENCES * 50, min_target_length=40, timeout=600)) for _ in range(3)
+            asyncio.ensure_future(many.translate(SENTENCES * 20, min_target_length=40, timeout=600)) for _ in range(3)
         ]
         while (await running.scrape()).value("nmt_requests_running") == 0:
             pass
         await one.translate_one("你好。", timeout=600)
         assert not any(call.done() for call in calls)
-        assert [len(translations) for translations in await asyncio.gather(*calls)] == [200] * 3
+        assert [len(translations) for translations in await asyncio.gather(*calls)] == [80] * 3

@@ -17,7 +17,7 @@ from xuanzang.admin.v1 import admin_pb2
 from xuanzang.client import InvalidRequestError, ModelNotFoundError
 from xuanzang.command.files import PathName
 
-NAMES = tuple(name for name in path_like() if not PathName.fits(name))
+NAMES = tuple(name for name in path_like(600) if not PathName.fits(name))
 REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION}
 SERVICE: Any = admin_pb2.DESCRIPTOR.services_by_name["ModelService"]
 

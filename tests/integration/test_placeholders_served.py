@@ -7,46 +7,30 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-from placeholder_kinds import CHINESE, ENGLISH, KINDS, is_kept
-from tests.integration.conftest import BUNDLED, StartServer
+from placeholder_kinds import CHINESE, KINDS, is_kept
+from tests.integration.conftest import BUNDLED, StartServer, shared
 
 from xuanzang.client import AsyncTranslationClient, FinishReason
 from xuanzang.documents import TranslationMemory
 
-DIRECTIONS = pytest.mark.parametrize(
-    ("source", "target", "sentences"), [("en", "zh", ENGLISH), ("zh", "en", CHINESE)], ids=["en", "zh"]
-)
 
-
-@pytest.fixture
+@shared
 async def client(start_server: StartServer) -> AsyncIterator[AsyncTranslationClient]:
     async with start_server(models=BUNDLED) as running, AsyncTranslationClient(running.address) as opened:
         yield opened
 
 
-def messages(sentences: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
-    """Return a message for each kind, with the kind."""
-    rng = random.Random(seed)
-    return [(kind, rng.choice(sentences).replace("{}", kind)) for kind in KINDS]
-
-
-@DIRECTIONS
-async def test_a_file_of_json_keeps_every_kind(
-    client: AsyncTranslationClient, source: str, target: str, sentences: tuple[str, ...], tmp_path: Path
-) -> None:
-    cases = messages(sentences, seed=11)
+async def test_a_file_of_json_keeps_every_kind(client: AsyncTranslationClient, tmp_path: Path) -> None:
+    rng = random.Random(11)
+    cases = [(kind, rng.choice(CHINESE).replace("{}", kind)) for kind in KINDS]
     raw = json.dumps([text for _, text in cases]).encode()
     with TranslationMemory(tmp_path / "memory") as memory:
         for _ in range(2):
             found = await client.translate_document(
-                raw, suffix=".json", source_language=source, target_language=target, memory=memory
+                raw, suffix=".json", source_language="zh", target_language="en", memory=memory
             )
-            written = json.loads(found.content)
-            lost = [
-                (text, now) for (kind, text), now in zip(cases, written, strict=True) if not is_kept(kind, text, now)
-            ]
-            assert lost == []
+            written = zip(cases, json.loads(found.content), strict=True)
+            assert [(text, now) for (kind, text), now in written if not is_kept(kind, text, now)] == []
             assert len(found.summary.refusals) <= 0.03 * len(cases)
     assert found.summary.remembered > 0
 

@@ -65,18 +65,3 @@ async def test_what_a_command_was_answered_about_outlives_a_killed_server(start:
         await server.process.stop(signal.SIGKILL)
     async with start("--promotion=manual") as server:
         assert await server.answered_by() == "1"
-
-
-async def test_a_pin_by_command_outlives_a_drained_server_until_it_ends(start: Any, tmp_path: Path) -> None:
-    state = f"--promotion-state={tmp_path / 'state.json'}"
-    async with start(state) as server:
-        assert await server.answered_by() == "3"
-        await server.admin.PinModel(pb.PinModelRequest(name="tiny", version="2"))
-        assert await server.process.stop() == 0
-    async with start(state) as server:
-        assert await server.answered_by() == "2"
-        assert (await server.models())["2"].is_pinned
-        await server.admin.UnpinModel(pb.UnpinModelRequest(name="tiny"))
-        assert await server.process.stop() == 0
-    async with start(state) as server:
-        assert await server.answered_by() == "3"

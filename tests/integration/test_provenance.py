@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import pytest
 
-from xuanzang.client import (
-    AsyncTranslationClient,
-    Capsule,
-    ModelNotFoundError,
-    SamplingOptions,
-    Translation,
-    TranslationClient,
-    Usage,
-)
+from xuanzang.client import AsyncTranslationClient, Capsule, SamplingOptions, Translation, TranslationClient
 from xuanzang.kernels import supported_isas
 
 TEXT = "今天天气很好，我们去公园吧。"
@@ -70,13 +61,6 @@ async def test_sentences_are_told_apart(client: AsyncTranslationClient) -> None:
     assert {sentence.sentence_index for sentence in alternatives.provenance.sentences} == {0}
 
 
-async def test_a_call_that_does_not_ask_gets_no_provenance(client: AsyncTranslationClient) -> None:
-    translation = await client.translate_one(TEXT)
-    assert translation.provenance is None
-    with pytest.raises(ValueError, match="return_provenance"):
-        translation.capsule()
-
-
 async def test_a_replay_in_other_company_is_identical_to_the_last_bit(start_server: Any) -> None:
     async with start_server(workers=2) as running, AsyncTranslationClient(running.address) as client:
         answers = [each for options in CHOICES for each in await translated(client, TEXTS, **options)]
@@ -119,20 +103,3 @@ async def test_a_server_with_other_kernels_is_named(
         assert [(each.field, each.recorded, each.replayed) for each in replay.conditions] == [
             ("provenance.kernels", supported_isas()[0], "generic")
         ]
-
-
-async def test_a_replay_needs_the_version_of_the_model(client: AsyncTranslationClient, start_server: Any) -> None:
-    [translation] = await translated(client, [TEXT])
-    [exchange] = translation.capsule().exchanges
-    assert b"tiny/1" in exchange.request
-    moved = dataclasses.replace(exchange, request=exchange.request.replace(b"tiny/1", b"tiny/7"))
-    with pytest.raises(ModelNotFoundError, match="tiny/7"):
-        await client.replay(Capsule(exchanges=(moved,)))
-
-
-async def test_a_call_reports_its_characters_and_sentences(running: Any) -> None:
-    seen: list[Usage] = []
-    async with AsyncTranslationClient(running.address, on_usage=seen.append) as client:
-        await client.translate(TEXTS)
-        assert len([item async for item in client.translate_stream(TEXTS)]) == len(TEXTS)
-    assert seen == [Usage(characters=sum(map(len, TEXTS)), sentences=4)] * 2

@@ -48,10 +48,15 @@ async def test_calls_that_a_stop_cuts_off_are_unavailable(
             stub = translation_pb2_grpc.TranslationServiceStub(channel)
             calls = [asyncio.create_task(code_of(stub, number)) for number in range(CALLS)]
             await server.until_metric("nmt_requests_running")
-            for number in numbers:
+            server.process.send_signal(numbers[0])
+            if numbers[0] is signal.SIGTERM:
+                draining = await server.until("draining")
+                assert (draining["signal"], draining["requests"] > 0) == ("SIGTERM", True)
+            for number in numbers[1:]:
                 server.process.send_signal(number)
             codes = Counter(await asyncio.gather(*calls))
             assert await server.ended() == 0
     assert codes.keys() <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.OK}, codes
     assert codes[grpc.StatusCode.UNAVAILABLE]
+    assert server.logged("stopped")[0]["drained"] is False
     assert [line for line in server.events if line["level"] == "error"] == []

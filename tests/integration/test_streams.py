@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from losing_relay import LosingRelay
 
@@ -18,8 +18,8 @@ from xuanzang.client import AsyncTranslationClient, InvalidRequestError, Streame
 VALID = "我有一只猫。"
 # As a file in another encoding is read, and what the server refuses.
 UNDECODABLE, REFUSED = "\udcb0\udca1", "猫" * 401
-MAX_TEXTS = 10_000
-MAX_TRANSLATED, MAX_REFUSED = 200, 100
+MAX_TEXTS = 4000
+MAX_TRANSLATED, MAX_REFUSED = 100, 50
 """Texts of a stream that take time."""
 
 
@@ -76,7 +76,7 @@ async def test_every_text_of_any_stream_has_a_result(start_server: Any, is_async
     async with start_server(max_stream_texts=32, max_content_characters=400) as server:
         loop = asyncio.get_running_loop()
 
-        @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+        @settings(max_examples=10)
         @given(STREAMS)
         @example((129, (1.0, 0.0), 128, False, 0))
         @example((129, (0.0, 1.0), 128, True, 0))
@@ -87,12 +87,7 @@ async def test_every_text_of_any_stream_has_a_result(start_server: Any, is_async
             count, shares, max_in_flight, ordered, seed = stream
             texts = texts_of(count, shares, seed)
             given_up = collect(
-                server.address,
-                texts,
-                is_asyncio=is_asyncio,
-                ordered=ordered,
-                max_in_flight=max_in_flight,
-                timeout=20,
+                server.address, texts, is_asyncio=is_asyncio, ordered=ordered, max_in_flight=max_in_flight, timeout=20
             )
             results = asyncio.run_coroutine_threadsafe(given_up, loop).result(timeout=60)
             check(texts, results, ordered=ordered)
@@ -167,14 +162,14 @@ async def test_a_stream_that_breaks_while_it_is_idle_goes_on(start_server: Any, 
             relay.cut()
 
         async def slow() -> AsyncIterator[str]:
-            for _ in range(3):
-                yield VALID
-                await idle()
+            yield VALID
+            await idle()
+            yield VALID
 
         def slow_in_thread() -> Iterator[str]:
-            for _ in range(3):
-                yield VALID
-                asyncio.run_coroutine_threadsafe(idle(), loop).result(timeout=60)
+            yield VALID
+            asyncio.run_coroutine_threadsafe(idle(), loop).result(timeout=60)
+            yield VALID
 
         def blocking() -> list[StreamedTranslation]:
             with TranslationClient(relay.address) as client:
@@ -188,5 +183,5 @@ async def test_a_stream_that_breaks_while_it_is_idle_goes_on(start_server: Any, 
                     results = [each async for each in client.translate_stream(slow(), timeout=timeout)]
             else:
                 results = await asyncio.to_thread(blocking)
-            assert [each.error for each in results] == [None] * 3
-            assert relay.connections >= 3
+            assert [each.error for each in results] == [None] * 2
+            assert relay.connections >= 2

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from xuanzang.client import AsyncTranslationClient, AttentionKind, InvalidRequestError, SamplingOptions
 
@@ -15,7 +15,7 @@ TEXTS = ["我有一只猫。", "他有两只狗。", "Ann有三只鸟。", "你�
 PAIR: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 
 
-@pytest.fixture(params=["float32", "int8"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["float32", "int8"])
 async def client(
     request: pytest.FixtureRequest, student_bundle: Callable[[str, bool], Path], start_server: Any
 ) -> AsyncIterator[AsyncTranslationClient]:
@@ -38,13 +38,6 @@ async def test_a_list_gets_the_answers_that_each_text_gets_alone(client: AsyncTr
         together = await client.translate(TEXTS, **PAIR, **options, return_scores=True)
         alone = [await client.translate_one(text, **PAIR, **options, return_scores=True) for text in TEXTS]
         assert [each.hypotheses for each in together] == [each.hypotheses for each in alone]
-
-
-async def test_callers_at_the_same_time_get_the_same_answers(client: AsyncTranslationClient) -> None:
-    asked = [(text, options) for text in TEXTS for options in OPTIONS]
-    together = await asyncio.gather(*(client.translate_one(text, **PAIR, **options) for text, options in asked))
-    for (text, options), translation in zip(asked, together, strict=True):
-        assert translation.text == (await client.translate_one(text, **PAIR, **options)).text
 
 
 async def test_prefixes_alternatives_draws_and_progress_are_as_of_any_model(client: AsyncTranslationClient) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-from tests.integration.conftest import StartServer
+from tests.integration.conftest import StartServer, shared
 
 from xuanzang.client import AsyncTranslationClient
 from xuanzang.model.evaluation.test_sets import missing_key_words
@@ -37,7 +36,7 @@ def lost(cases: Iterable[tuple[Case, str]]) -> list[tuple[str, str, str]]:
     return [(case.source, text, kept) for case, text in cases for kept in case.keeps if kept not in text]
 
 
-@pytest.fixture
+@shared
 async def translated(start_server: StartServer, bundled_zh_en: Path) -> list[tuple[Case, str]]:
     async with start_server(models=bundled_zh_en) as running, AsyncTranslationClient(running.address) as client:
         translations = await client.translate([case.source for case in CASES], timeout=120)
