@@ -67,27 +67,23 @@ def _overflowing_division() -> list[onnx.NodeProto]:
 
 
 def _endless_loop() -> list[onnx.NodeProto]:
+    def value(name: str, kind: int, shape: list[None]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    go_on = helper.make_node("Identity", ["go_on"], ["goes_on"])
     body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go_on"], ["goes_on"]),
-            helper.make_node("Sub", ["value", "value"], ["next_value"]),
-        ],
+        [go_on, helper.make_node("Sub", ["value", "value"], ["next_value"])],
         "body",
         [
-            helper.make_tensor_value_info("round", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("value", TensorProto.INT64, [None]),
+            value("round", TensorProto.INT64, []),
+            value("go_on", TensorProto.BOOL, []),
+            value("value", TensorProto.INT64, [None]),
         ],
-        [
-            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("next_value", TensorProto.INT64, [None]),
-        ],
+        [value("goes_on", TensorProto.BOOL, []), value("next_value", TensorProto.INT64, [None])],
     )
     always = helper.make_tensor("always", TensorProto.BOOL, [], [True])
-    return [
-        helper.make_node("Constant", [], ["always"], value=always),
-        helper.make_node("Loop", ["", "always", "source_lengths"], ["harm"], body=body),
-    ]
+    loop = helper.make_node("Loop", ["", "always", "source_lengths"], ["harm"], body=body)
+    return [helper.make_node("Constant", [], ["always"], value=always), loop]
 
 
 def _all_memory() -> list[onnx.NodeProto]:

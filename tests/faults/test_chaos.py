@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import os
 import resource
 import shutil
 import signal
@@ -102,19 +101,6 @@ def test_a_full_disk_for_the_log_costs_no_call(tiny_bundle_repository: Path) -> 
     finally:
         server.kill()
         server.wait()
-
-
-def test_an_output_on_a_full_disk_is_an_error_and_no_success(replicas: tuple[Replica, Replica], tmp_path: Path) -> None:
-    source = tmp_path / "zh.txt"
-    source.write_text(f"{TEXT}\n" * 50)
-    command = [sys.executable, "-m", "xuanzang.client", "translate", "-f", str(source), "-o", "/dev/full"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("XUANZANG_")}
-    for replica in replicas:
-        arguments = [*command, "--address", replica.address]
-        ended = subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=120, check=False)
-        assert ended.returncode != 0
-        assert "No space left" in ended.stderr
-        assert "Traceback" not in ended.stderr
 
 
 def test_a_reader_as_slow_as_a_slow_disk_holds_up_nobody(replicas: tuple[Replica, Replica]) -> None:

@@ -72,16 +72,14 @@ def call_from_tasks(addresses: list[str], calls: int, faults: Faults) -> list[st
     return asyncio.run(run())
 
 
-@pytest.fixture(params=[call_from_threads, call_from_tasks])
-def call(request: pytest.FixtureRequest) -> Callable[[list[str], int, Faults], list[str]]:
-    function: Callable[[list[str], int, Faults], list[str]] = request.param
-    return function
+def call(addresses: list[str], calls: int, faults: Faults) -> list[str]:
+    """Call from threads and from tasks at once, half of the calls each."""
+    with ThreadPoolExecutor(2) as pool:
+        ways = [pool.submit(way, addresses, calls // 2, faults) for way in (call_from_threads, call_from_tasks)]
+        return [text for way in ways for text in way.result()]
 
 
-Call = Callable[[list[str], int, Faults], list[str]]
-
-
-def test_no_call_fails_while_one_of_two_replicas_is_frozen(replicas: tuple[Replica, Replica], call: Call) -> None:
+def test_no_call_fails_while_one_of_two_replicas_is_frozen(replicas: tuple[Replica, Replica]) -> None:
     frozen, other = replicas
     faults = Faults((50, lambda: frozen.send(signal.SIGSTOP)), (400, lambda: frozen.send(signal.SIGCONT)))
     texts = call([frozen.address, other.address], 500, faults)
@@ -102,20 +100,20 @@ def test_grpc_says_that_a_frozen_server_answered_no_ping(start: Callable[..., Re
     assert fault_of(caught.value).kind is FaultKind.SILENT
 
 
-def test_no_call_fails_when_one_of_two_replicas_is_killed(replicas: tuple[Replica, Replica], call: Call) -> None:
+def test_no_call_fails_when_one_of_two_replicas_is_killed(replicas: tuple[Replica, Replica]) -> None:
     killed, other = replicas
     faults = Faults((50, lambda: killed.send(signal.SIGKILL)))
     assert len(call([killed.address, other.address], 300, faults)) == 300
     assert faults.all_happened()
 
 
-def test_a_replica_frozen_from_the_beginning_is_avoided(replicas: tuple[Replica, Replica], call: Call) -> None:
+def test_a_replica_frozen_from_the_beginning_is_avoided(replicas: tuple[Replica, Replica]) -> None:
     frozen, other = replicas
     frozen.send(signal.SIGSTOP)
     assert len(call([frozen.address, other.address], 50, Faults())) == 50
 
 
-def test_no_call_fails_while_the_only_server_restarts(start: Callable[..., Replica], call: Call) -> None:
+def test_no_call_fails_while_the_only_server_restarts(start: Callable[..., Replica]) -> None:
     first = start()
     first.ready()
     port = int(first.address.rpartition(":")[2])
@@ -161,7 +159,7 @@ async def test_an_asynchronous_stream_goes_on_elsewhere_when_its_server_is_kille
     ]
 
 
-def test_a_port_that_nobody_listens_on_yet_is_waited_for(start: Callable[..., Replica], call: Call) -> None:
+def test_a_port_that_nobody_listens_on_yet_is_waited_for(start: Callable[..., Replica]) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 from http2 import HEALTH, Request, connections, exchange, opening
 from hyperframe.frame import RstStreamFrame
 
@@ -38,11 +37,12 @@ async def test_idle_streams_under_many_names_leave_room_for_others(attack: Any) 
             stream.cancel()
 
 
-@pytest.mark.parametrize("first", [b"", opening(), opening() + Request(is_ended=False, body=b"").frames()])
-async def test_idle_connections_leave_room_for_others(attack: Any, first: bytes) -> None:
-    async with attack() as server, connections(server.port, 400, first):
-        assert await _codes(server, 20) == {grpc.StatusCode.OK}
-        await server.check()
+async def test_idle_connections_leave_room_for_others(attack: Any) -> None:
+    async with attack() as server:
+        for first in (b"", opening(), opening() + Request(is_ended=False, body=b"").frames()):
+            async with connections(server.port, 400, first):
+                assert await _codes(server, 20) == {grpc.StatusCode.OK}
+                await server.check()
 
 
 async def test_rapid_resets_cancel_no_call_of_others(attack: Any) -> None:
@@ -50,7 +50,7 @@ async def test_rapid_resets_cancel_no_call_of_others(attack: Any) -> None:
         resets = opening()
         for stream in range(1, 4001, 2):
             resets += Request(path=TRANSLATE).frames(stream) + RstStreamFrame(stream, error_code=8).serialize()
-        attacks = [asyncio.create_task(exchange(server.port, resets, until=b"never", seconds=2)) for _ in range(3)]
+        attacks = [asyncio.create_task(exchange(server.port, resets, until=b"never", seconds=1)) for _ in range(3)]
         assert await _codes(server, 40) == {grpc.StatusCode.OK}
         await asyncio.gather(*attacks)
         await server.check()
