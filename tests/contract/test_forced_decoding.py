@@ -38,10 +38,7 @@ CASES = [
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def opened(
-    request: pytest.FixtureRequest,
-    checkpoint: Checkpoint,
-    export_tiny: Callable[..., Path],
-    provider: str,
+    request: pytest.FixtureRequest, checkpoint: Checkpoint, export_tiny: Callable[..., Path], provider: str
 ) -> tuple[AttentionGraphs, float]:
     """Return the graphs of the tiny model in one form, and how far its log-probabilities may differ."""
     precision, kernels, shortlist, tolerance = request.param

@@ -45,10 +45,7 @@ BREAKING = {
     "A batch uses the server by its public names": ("xuanzang.batch.translator", f"{ENGINE}.engine"),
     "The gateway is a client of the SDK": ("xuanzang.gateway.app", "grpc"),
     "Gateway: APIs over the entry over the SDK": ("xuanzang.gateway.errors", "xuanzang.gateway.app"),
-    "Server: the edge over the engine over bundles": (
-        f"{ENGINE}.engine",
-        "xuanzang.server.rpc.services.translation",
-    ),
+    "Server: the edge over the engine over bundles": (f"{ENGINE}.engine", "xuanzang.server.rpc.services.translation"),
     "The edge: entry and services, messages, methods": (
         "xuanzang.server.rpc.messages.requests",
         "xuanzang.server.rpc.services.translation",
@@ -56,10 +53,7 @@ BREAKING = {
     "The edge computes nothing": ("xuanzang.server.rpc.messages.requests", "numpy"),
     "Access knows neither the wire nor its messages": ("xuanzang.server.access.callers", "grpc"),
     "The engine knows neither the wire nor its messages": (f"{ENGINE}.calls.call", "grpc"),
-    "The engine: calls, scheduling, models, decoding": (
-        f"{ENGINE}.decoding.decoder",
-        f"{ENGINE}.scheduling.request",
-    ),
+    "The engine: calls, scheduling, models, decoding": (f"{ENGINE}.decoding.decoder", f"{ENGINE}.scheduling.request"),
     "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,6 @@ def test_every_module_lies_in_the_folder_of_its_room(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_no_module_is_named_utils_common_or_helpers(room: str) -> None:
-    assert [path for path in modules(room) if path.stem.strip("_") in {"utils", "common", "helpers"}] == []
-
-
-@pytest.mark.parametrize("room", ROOMS)
 def test_every_room_ships_its_types(room: str) -> None:
     packages = {path.parent for path in modules(room) if path.name == "__init__.py"} or {
         path.parent for path in modules(room)
@@ -43,12 +37,3 @@ def test_every_room_ships_its_types(room: str) -> None:
     top = {package for package in packages if package.parent not in packages}
     assert top
     assert [package for package in top if not (package / "py.typed").exists()] == []
-
-
-def test_nothing_but_their_own_tests_imports_the_benchmarks() -> None:
-    folders = ("tests", "client/examples", "deploy", "docs/site", *(f"{room}/src" for room in ROOMS))
-    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    importing = [
-        path for path in sources if re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE)
-    ]
-    assert {path.parent for path in importing} == {ROOT / "tests" / "unit" / "benchmarks"}

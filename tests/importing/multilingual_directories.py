@@ -41,12 +41,7 @@ def write_tokenizer(path: Path, texts: Sequence[str], *, kind: str = "bpe") -> N
 
 
 def write_nllb(
-    tokenizer: Path,
-    folder: Path,
-    *,
-    legacy: bool = False,
-    languages: Sequence[str] = NLLB_LANGUAGES,
-    **settings: Any,
+    tokenizer: Path, folder: Path, *, legacy: bool = False, languages: Sequence[str] = NLLB_LANGUAGES, **settings: Any
 ) -> Model:
     """Write a model of NLLB-200 and return it; `settings` are those of `_write`."""
     pieces = _fairseq_pieces(tokenizer)

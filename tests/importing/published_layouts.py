@@ -12,14 +12,7 @@ from typing import Any
 import torch
 from marian_directories import write_directory
 from marian_directories import write_tokenizers as write_marian_tokenizers
-from multilingual_directories import (
-    SPM,
-    pickle_weights,
-    write_m2m,
-    write_mbart,
-    write_nllb,
-    write_tokenizer,
-)
+from multilingual_directories import SPM, pickle_weights, write_m2m, write_mbart, write_nllb, write_tokenizer
 from transformers import (
     M2M100ForConditionalGeneration,
     M2M100Tokenizer,
@@ -94,14 +87,7 @@ def _pickled_nllb(tokenizers: Path, folder: Path) -> None:
 
 
 def _m2m(tokenizers: Path, folder: Path, *, seed: int = 15, **settings: Any) -> None:
-    write_m2m(
-        tokenizers / "bpe.model",
-        folder,
-        every_language=True,
-        never=(UNK,),
-        seed=seed,
-        **settings,
-    )
+    write_m2m(tokenizers / "bpe.model", folder, every_language=True, never=(UNK,), seed=seed, **settings)
 
 
 def _sharded_m2m(tokenizers: Path, folder: Path) -> None:
@@ -114,14 +100,7 @@ def _small_100(tokenizers: Path, folder: Path) -> None:
 
 def _mbart(tokenizers: Path, folder: Path) -> None:
     model = tokenizers / "unigram.model"
-    write_mbart(
-        model,
-        folder,
-        seed=4,
-        never=(UNK,),
-        languages=MBART_LANGUAGES,
-        activation_function="gelu",
-    )
+    write_mbart(model, folder, seed=4, never=(UNK,), languages=MBART_LANGUAGES, activation_function="gelu")
     _names(folder, MBART_LANGUAGES, tokenizer_class="MBart50Tokenizer", src_lang="en_XX")
 
 

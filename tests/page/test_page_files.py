@@ -41,17 +41,6 @@ def test_a_file_dropped_on_the_page_comes_back_translated(page: Any) -> None:
     assert page.text_content(".files .faint") == "Passages translated: 2 (8 characters)."
 
 
-def test_files_can_be_chosen_and_columns_named(page: Any) -> None:
-    page.click("#tab-files")
-    content = '[{"a": "我有一只猫。", "b": "我有一只狗。"}]'.encode()
-    page.set_input_files("#files input[type=file]", [{"name": "t.json", "mimeType": "text/plain", "buffer": content}])
-    page.wait_for_selector(".save")
-    page.locator("#files li").get_by_role("textbox").fill("a")
-    page.get_by_role("button", name="Try again").click()
-    expect(page.locator(".files .faint").first).to_contain_text("Passages translated: 1")
-    assert "我有一只狗。" in saved(page)
-
-
 def test_files_follow_one_another_and_can_be_cancelled(page: Any) -> None:
     page.click("#tab-files")
     lines = "\n".join(f"昨天我和{number}个朋友去看了一场电影，我们都很喜欢。" for number in range(300))

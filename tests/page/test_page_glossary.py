@@ -81,8 +81,7 @@ def test_a_term_that_is_missing_is_named_below_the_translation(page: Any) -> Non
     answer = {"text": "I have a cat.", "hypotheses": [hypothesis], "glossary_matches": [match], "source_language": "zh"}
     body = f"event: translation\ndata: {json.dumps(answer | {'detection_confidence': 1})}\n\n"
     page.route(
-        "**/v1/translate/stream",
-        lambda route: route.fulfill(status=200, body=body, content_type="text/event-stream"),
+        "**/v1/translate/stream", lambda route: route.fulfill(status=200, body=body, content_type="text/event-stream")
     )
     page.fill("#source", "我有一只猫。")
     expect(page.locator("#verdict .flag")).to_have_text("“kitten” is missing")

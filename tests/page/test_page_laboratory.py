@@ -98,12 +98,6 @@ def test_the_tree_is_walked_with_arrow_keys(page: Any) -> None:
     assert panel.locator(".node.chosen.best").count() == 0
 
 
-def test_the_tree_is_no_wider_than_the_page_at_first(page: Any) -> None:
-    translated(page, SENTENCE)
-    panel = open_laboratory(page, "tree")
-    assert panel.locator(".tree").evaluate("each => each.scrollWidth <= each.clientWidth")
-
-
 def test_candidates_in_chinese_differ_by_characters(page: Any) -> None:
     translated(page, "He worked in Beijing for five years and moved to Shanghai last year.")
     panel = open_laboratory(page, "hypotheses")

@@ -48,16 +48,6 @@ def test_words_of_ones_own_are_kept_and_the_rest_follows(page: Any) -> None:
     assert page.is_hidden("#alternatives")
 
 
-def test_a_word_of_the_second_sentence_is_exchanged_there(page: Any) -> None:
-    before = translated(page, TWO_SENTENCES)
-    first, _, _ = before.partition(".")
-    place = words(page).index("weather")
-    offers = open_word(page, place)
-    offers.nth(1).click()
-    after = until_text_changes(page, before)
-    assert after.startswith(f"{first}.")
-
-
 def test_words_are_opened_and_exchanged_with_the_keyboard_alone(page: Any) -> None:
     before = translated(page, TWO_SENTENCES)
     page.locator(".word").first.focus()
