@@ -35,6 +35,7 @@ from xuanzang.server.rpc import server
 from xuanzang.server.rpc.grpc_private import Listener
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
+from xuanzang.serving import event_loop
 
 SECONDS = 5.0
 REFUSED = 8
@@ -110,7 +111,7 @@ def main() -> None:
     if args.serve:
         listener = StockListener if args.stock else Listener
         with mock.patch.object(server, "Listener", listener):
-            asyncio.run(serve(profile=args.profile))
+            event_loop.run(serve(profile=args.profile))
         return
     command = [sys.executable, "-m", "benchmarks.refusal_cost", "--serve", *sys.argv[1:]]
     process: subprocess.Popen[Any] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
