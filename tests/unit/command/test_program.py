@@ -134,3 +134,14 @@ def test_translating_imports_neither_a_server_nor_a_gateway() -> None:
 def test_completion_names_its_shells(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "completion", "fish") == (2, "", "xuanzang completion: error: name the shell: bash or zsh\n")
     assert run(capsys, "completion", "zsh")[1].startswith("autoload")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "translate --help", "serve --help"])
+def test_a_closed_output_ends_the_program_silently(arguments: str) -> None:
+    line = [sys.executable, "-m", "xuanzang.command", *arguments.split()]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in (0, 141)

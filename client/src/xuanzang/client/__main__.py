@@ -23,7 +23,7 @@ from xuanzang.client._commands.streams import report
 from xuanzang.client._commands.texts import translate
 from xuanzang.client._commands.translation_arguments import add_translate
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
-from xuanzang.command.parser import CommandParser
+from xuanzang.command.parser import CommandParser, output_closed
 
 _INTERRUPTED = 130
 # Time for an orderly end after Ctrl-C.
@@ -57,9 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more at exit; the flush must find an open file.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return output_closed()
     except TranslationError as error:
         report(str(error))
         return 3 if error.retryable or isinstance(error, DeadlineExceededError) else 1

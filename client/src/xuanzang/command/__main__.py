@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, PackageNotFoundError, distributions, version
 
 from xuanzang.command.commands import KNOWN, SECTIONS, SHELLS, Main, distribution_of, installed, script
-from xuanzang.command.parser import fail
+from xuanzang.command.parser import fail, output_closed
 
 _PROGRAM = "xuanzang"
 _HELP = ("--help", "-h", "help")
@@ -24,9 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Arguments without the program's name; None: those of the process.
 
     Returns:
-        The exit code: the command's; 2 if there is no such command.
+        The exit code: the command's; 2 if there is no such command; 141 if the reader of the output closed it.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = _status(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return output_closed()
+    return status
+
+
+def _status(given: Sequence[str]) -> int:
     if not given or given[0] in _HELP:
         print(_help(installed()), file=sys.stdout if given else sys.stderr)
         return 0 if given else 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from argparse import Action, ArgumentParser, HelpFormatter
@@ -54,6 +55,13 @@ def fail(program: str, *faults: str, status: int = 2) -> int:
     for fault in faults:
         sys.stderr.write(f"{program}: error: {fault}\n")
     return status
+
+
+def output_closed() -> int:
+    """Return the exit status of a command whose reader has closed its output, such as `head`."""
+    # Python flushes stdout once more at exit; the flush must find an open file.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def say(line: str) -> None:
