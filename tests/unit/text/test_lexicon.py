@@ -5,6 +5,7 @@ import pytest
 from xuanzang.text.lexicon import MAX_SOURCE_CHARACTERS, Lexicon
 
 TO_CHINESE = Lexicon({"Hello": "你好", "May": "五月", "may": "可能", "I'm fine": "我很好"}, writes_chinese=True)
+WITH_DATES = Lexicon({"January": "一月"}, writes_chinese=True)
 TO_ENGLISH = Lexicon({"你好": "Hello", "猫": "cat"}, writes_chinese=False)
 
 
@@ -44,6 +45,23 @@ def test_a_word_stays_small_until_a_mark_makes_it_a_sentence() -> None:
 )
 def test_any_other_sentence_is_left_to_the_model(sentence: str) -> None:
     assert TO_CHINESE.translation(sentence) is None
+
+
+@pytest.mark.parametrize(
+    ("date", "translation"),
+    [
+        ("Nov 27, 2026", "2026年11月27日"),
+        ("Tuesday, nov. 3rd!", "11月3日星期二！"),
+        ("Sat 5 of May", "5月5日星期六"),
+        ("27 Sept. 2026.", "2026年9月27日。"),
+        ("March 2025", "2025年3月"),
+        ("Nov 42", None),
+        ("Nov 5 apples", None),
+    ],
+)
+def test_an_english_date_has_its_numbers_in_chinese(date: str, translation: str | None) -> None:
+    assert WITH_DATES.translation(date) == translation
+    assert TO_CHINESE.translation(date) is None
 
 
 def test_an_entry_may_have_the_maximum_length() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from xuanzang.text.offsets import nfkc
+from xuanzang.text.quantities import MONTHS
 
 MAX_SOURCE_CHARACTERS = 40
 """Maximum length of the source of an entry."""
@@ -13,16 +15,30 @@ _CHINESE_MARKS = {"": "", ".": "。", "。": "。", "!": "！", "?": "？"}
 _WESTERN_MARKS = {"": "", ".": ".", "。": ".", "!": "!", "?": "?"}
 _PAIRS = frozenset(('""', "''", "“”", "‘’", "()", "**"))
 """Marks that may be around a sentence, and stay."""
+_WEEKDAYS = {name: number for number, name in enumerate("mon tue wed thu fri sat sun".split())}  # noqa: SIM905
+_WEEKDAY = r"(?:(?P<weekday>mon|tue|wed|thu|fri|sat|sun)(?:s|nes|rs|ur)?(?:day)?\.?,? )?"
+_MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\.?"
+_DAY, _YEAR = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?", r"(?:,? (?P<year>[0-9]{4}))"
+_DATES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_WEEKDAY}{_MONTH} {_DAY}{_YEAR}?",
+        rf"{_WEEKDAY}{_DAY} (?:of )?{_MONTH}{_YEAR}?",
+        rf"(?P<weekday>)(?P<day>){_MONTH}{_YEAR}",
+    )
+)
+_MAX_DAY = 31
 
 
 class Lexicon:
-    """Sentences of one to three words, each with its only translation. Immutable, so threads may share it."""
+    """Sentences of one to three words, each with its only translation, and dates. Immutable: threads may share it."""
 
     def __init__(self, entries: Mapping[str, str], *, writes_chinese: bool) -> None:
         """Make a lexicon of sources and targets without final marks; `writes_chinese` chooses those of targets."""
         self._targets = {nfkc(source): target for source, target in entries.items()}
         self._folded = {source.casefold(): target for source, target in reversed(self._targets.items())}
         self._marks = _CHINESE_MARKS if writes_chinese else _WESTERN_MARKS
+        self._reads_dates = writes_chinese and "january" in self._folded
 
     def translation(self, sentence: str) -> str | None:
         """Return the translation of a sentence, with the marks that end it or are around it; None if it is not there.
@@ -40,8 +56,17 @@ class Lexicon:
     def _translation(self, text: str) -> str | None:
         text = text.replace("’", "'")
         words = text.rstrip(".。!?").rstrip()
-        target = self._targets.get(words) or self._folded.get(words.casefold())
+        target = self._targets.get(words) or self._folded.get(words.casefold()) or self._date(words)
         mark = self._marks.get(text[len(words) :].strip())
         if target is None or mark is None:
             return None
         return f"{target[:1].upper()}{target[1:]}{mark}" if mark else target
+
+    def _date(self, words: str) -> str | None:
+        """Return an English date in Chinese, of whose parts a model gets some wrong."""
+        matches = (pattern.fullmatch(words) for pattern in _DATES) if self._reads_dates else ()
+        if (found := next(filter(None, matches), None)) is None or int(found["day"] or 1) not in range(1, _MAX_DAY + 1):
+            return None
+        year, day, weekday = found["year"], found["day"], (found["weekday"] or "").lower()
+        date = f"{f'{year}年' if year else ''}{MONTHS[found['month'].lower()]}月{f'{int(day)}日' if day else ''}"
+        return date + (f"星期{'一二三四五六日'[_WEEKDAYS[weekday]]}" if weekday else "")

@@ -24,7 +24,7 @@ _ENGLISH = {
     **{word: value for value, words in enumerate(_SMALL) for word in words.split()},
     **{word: 10 * tens for tens, word in enumerate(_TENS, start=2)},
 }
-_MONTHS = {
+MONTHS = {
     name: month
     for month, names in enumerate(
         (
@@ -35,6 +35,7 @@ _MONTHS = {
     )
     for name in names.split()
 }
+"""Numbers of months by their names in small letters, short ones too."""
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"k": 1000, "bn": 10**9, "dozen": 12}
 # Words that stand for a number, but count nothing that follows.
@@ -151,6 +152,6 @@ def _english(words: list[str]) -> Iterator[Decimal]:
             yield total + current
             total = current = Decimal()
             is_open = False
-        if word in _MONTHS:
-            yield Decimal(_MONTHS[word])
+        if word in MONTHS:
+            yield Decimal(MONTHS[word])
         yield from _SPANS.get(word, ())
