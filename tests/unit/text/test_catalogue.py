@@ -208,6 +208,7 @@ def test_the_model_reads_a_word_for_what_is_for_programs_and_no_unknown_brackets
         ("他去𠮷野家。", "他去#1野家。", ["𠮷"]),
         ("Zürich是城市。", "#1是城市。", ["Zürich"]),
         ("他说〝好〞。", "他说好。", ["〝", "〞"]),
+        ("二〇二六年。", "二零二六年。", []),
         ("The naïve ü is here", "The naive u is here", []),
         ("The price is ₦5", "The price is #1", ["₦5"]),
         ("All of it is known: 好", None, []),
@@ -219,7 +220,7 @@ def test_what_the_vocabulary_lacks_is_carried_or_read_without_its_accent(
     def is_usable(word: str) -> bool:
         return word.isascii()
 
-    parts = Carrier(ALL, text, is_usable, knows=set("₦₪₱𠮷üï〝〞").isdisjoint).parts_of_text(text)
+    parts = Carrier(ALL, text, is_usable, knows=set("₦₪₱𠮷üï〝〞〇").isdisjoint).parts_of_text(text)
     blocks = [part for part in parts or () if isinstance(part, Block)]
     assert [block.text for block in blocks] == ([] if read is None else [read])
     assert [inline.opening for block in blocks for inline in block.inlines] == carried

@@ -67,6 +67,7 @@ _BLANKS = re.compile(
     f"|(?P<point>[{_INVISIBLE}]+|(?<![{_JOINED}\ufe0f])[{_JOINERS}]+(?![{_JOINED}]))"
 )
 _BRACKET_KINDS = frozenset(("Ps", "Pe", "Pi", "Pf"))
+_ZERO, _KNOWN_ZERO = "〇", "零"
 _NONE: Mapping[str, str] = MappingProxyType({})
 _ROLES = {"sign": Role.SIGN, "open": Role.OPEN, "close": Role.CLOSE}
 _LONG = 3
@@ -121,8 +122,8 @@ def foreign_words(text: str, scripts: Set[str]) -> Iterator[Found]:
 def unknown_characters(text: str, knows: Callable[[str], bool], *, with_letters: bool) -> Mapping[str, str]:
     """Return the characters of a text that a vocabulary lacks, each with a character to read for it, or nothing.
 
-    In a text in Latin letters that is the letter without its accent, so that loan words are translated. A text that has
-    no letters but such ones is of another language, and is left to the model.
+    In a text in Latin letters that is the letter without its accent, so that loan words are translated; for 〇 it is
+    the other zero. A text that has no letters but such ones is of another language, and is left to the model.
 
     Args:
         text: A text.
@@ -138,7 +139,8 @@ def unknown_characters(text: str, knows: Callable[[str], bool], *, with_letters:
         return _NONE
     is_latin = main_script(text) == LATIN
     bases = (unicodedata.normalize("NFD", each)[0] if is_latin else "" for each in unknown)
-    return {each: base if base.isascii() else "" for each, base in zip(unknown, bases, strict=True)}
+    read = {each: base if base.isascii() else "" for each, base in zip(unknown, bases, strict=True)}
+    return read | {_ZERO: _KNOWN_ZERO} if _ZERO in unknown and knows(_KNOWN_ZERO) else read
 
 
 def unknown_words(text: str, unknown: str) -> Iterator[Found]:
