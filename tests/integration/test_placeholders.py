@@ -159,6 +159,11 @@ def test_every_hypothesis_holds_the_placeholders(translator: Translator) -> None
             assert each.text.count("{name}") == each.text.count("%s") == 1, options
 
 
+def test_a_name_without_an_end_of_its_own_does_not_run_into_chinese_words(translator: Translator) -> None:
+    for text in ("@:common.yes sir", "The file $FILE was not found"):
+        assert not re.search(r"(?:@:common\.yes|\$FILE)\w", translate(translator, text).text)
+
+
 @pytest.mark.parametrize(
     ("model", "text"),
     [

@@ -28,6 +28,9 @@ _LONG = 4
 _MIN_WEIGHT = 0.6
 _BESIDE_WORDS = re.compile(r"[^\W_\u2e80-\uffef\U00020000-\U0003ffff]")
 
+# A name or an address that ends where its letters do.
+_OPEN_NAME = re.compile(r"(?:^|[^\w@#$:])[@#$:]{1,2}[A-Za-z_][\w.-]*$|^(?:https?://|www\.).*[\w/-]$", re.ASCII)
+
 # Marks that need no space behind them, and what a language with spaces writes for them.
 _WIDE_MARKS = frozenset("，；：！？。")
 _NARROW_MARKS = frozenset(",;:!?.")
@@ -272,13 +275,20 @@ class _Writer(NamedTuple):
                 yield element.inline.opening
                 continue
             if element.inline.is_verbatim:
-                before, after = _spaces(self.text, element, self.source) if self.spaced else ("", "")
+                before, after = _spaces(self.text, element, self.source) if self.spaced else ("", self._end(element))
                 yield f"{before}{element.inline.opening}{after}"
             else:
                 yield element.inline.opening
                 yield from self.parts(element.children, element.start, element.end)
                 yield element.inline.closing
         yield self.spell(self.text[start:end])
+
+    def _end(self, element: Placed) -> str:
+        """Return a space behind a name such as @:key that a program would read on into Chinese, if the source can."""
+        inline = element.inline
+        follows = self.text[element.end : element.end + 1].isalnum()
+        followed = self.source[inline.end : inline.end + 1].isalnum()
+        return " " if follows and not followed and _OPEN_NAME.search(inline.placeholder) else ""
 
 
 def _speller(spellings: Mapping[str, Sequence[str]], escapes: Mapping[str, str]) -> Callable[[str], str]:
