@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,24 +105,19 @@ async def test_a_cancelled_call_that_no_thread_has_begun_gives_its_turn_back(poo
     assert not never.began.is_set()
 
 
-@pytest.mark.parametrize("work", [lambda: None, HeldWork()])
-async def test_a_closed_pool_refuses_work_as_the_server_stops(pool: CallerThreads, work: Callable[[], object]) -> None:
-    pool.close()
-    with pytest.raises(DrainingError):
-        await pool.run(work, caller=MANY)
-
-
-async def test_work_that_waits_for_its_turn_is_refused_at_the_close(pool: CallerThreads) -> None:
-    held, waiting = HeldWork(), HeldWork()
+async def test_at_the_close_work_that_waits_for_its_turn_or_comes_later_is_refused(pool: CallerThreads) -> None:
+    held = HeldWork()
     running = asyncio.ensure_future(pool.run(held, caller=MANY))
     await began(held)
-    next_one = asyncio.ensure_future(pool.run(waiting, caller=MANY))
+    refused = [asyncio.ensure_future(pool.run(HeldWork(), caller=MANY))]
     await asyncio.sleep(0)
     pool.close()
     held.release()
     await running
-    with pytest.raises(DrainingError):
-        await next_one
+    refused += [asyncio.ensure_future(pool.run(work, caller=MANY)) for work in (lambda: "", HeldWork())]
+    for each in refused:
+        with pytest.raises(DrainingError):
+            await each
 
 
 @pytest.mark.parametrize(

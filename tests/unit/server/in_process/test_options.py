@@ -48,9 +48,6 @@ def test_every_option_has_its_place_in_the_settings() -> None:
     )
     assert settings.options.HasField("no_repeat_ngram_size")
     assert not settings.options.HasField("length_penalty")
-
-
-def test_sampling_without_settings_is_sampling() -> None:
     assert settings_of({"sampling": SamplingOptions()}).options.HasField("sampling")
 
 

@@ -102,9 +102,7 @@ def test_an_address_with_few_rpcs_is_as_far_from_the_limit_as_the_crowd_of_anoth
     occupancy.take(place("victim"))
     assert occupancy.share(place("victim", "other")) <= 0.2
     assert occupancy.share(place("crowd")) >= 0.8
-
-
-def test_many_addresses_with_an_rpc_each_make_places_scarce_for_all() -> None:
+    # Many addresses with an RPC each make places scarce for all.
     occupancy = Occupancy(LIMITS)
     for number in range(30):
         occupancy.take(place(str(number)))

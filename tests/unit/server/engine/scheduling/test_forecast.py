@@ -41,17 +41,25 @@ def test_old_measurements_fade_and_many_short_ones_equal_a_long_one() -> None:
     assert short.seconds_for(100, workers=1) == pytest.approx(long.seconds_for(100, workers=1))
 
 
-def measured(*sentences: tuple[int, float], rows: int = 8, predicted: int = 10) -> Forecast:
+def measured(*sentences: tuple[int, float]) -> Forecast:
     """Return the forecast after sentences of some steps and seconds."""
     forecast = Forecast()
     for steps, seconds in sentences:
-        forecast.record(predicted, steps, seconds, rows=rows, is_whole=True)
+        forecast.record(10, steps, seconds, rows=8, is_whole=True)
     return forecast
 
 
-def test_the_time_in_a_batch_grows_with_the_tokens_and_follows_recent_sentences() -> None:
+def test_the_time_in_a_batch_grows_with_tokens_and_batch_and_follows_recent_sentences() -> None:
     assert measured((10, 1.0)).seconds_in_batch(20, 8) == pytest.approx(2.0)
     assert measured((10, 1.0), *[(10, 4.0)] * 200).seconds_in_batch(10, 8) == pytest.approx(4.0, rel=0.01)
+    forecast = measured(*[(10, 1.0)] * 100)
+    assert forecast.seconds_in_batch(10, 8) == pytest.approx(1.0)
+    assert 1.0 < forecast.seconds_in_batch(10, 16) <= 2.0
+    assert 0.0 < forecast.seconds_in_batch(10, 1) < 1.0
+    # A sentence that is given up early counts for its part.
+    part = measured((10, 1.0))
+    part.record(10, 1, 1.0, rows=8, is_whole=False)
+    assert 1.0 < part.seconds_in_batch(10, 8) < 1.1
 
 
 @settings(max_examples=25)
@@ -66,19 +74,6 @@ def test_nearly_all_requests_are_done_within_their_safe_estimates(typical: float
     assert late / 2000 < 0.05
     # Not safer than needed: the factor stays near the greatest of the times that occur.
     assert calibration.safe(10.0) < 13 * typical + 0.05
-
-
-def test_larger_batches_take_longer() -> None:
-    forecast = measured(*[(10, 1.0)] * 100, rows=8)
-    assert forecast.seconds_in_batch(10, 8) == pytest.approx(1.0)
-    assert 1.0 < forecast.seconds_in_batch(10, 16) <= 2.0
-    assert 0.0 < forecast.seconds_in_batch(10, 1) < 1.0
-
-
-def test_a_sentence_that_is_given_up_early_counts_for_its_part() -> None:
-    forecast = measured((10, 1.0))
-    forecast.record(10, 1, 1.0, rows=8, is_whole=False)
-    assert 1.0 < forecast.seconds_in_batch(10, 8) < 1.1
 
 
 @given(st.floats(0.01, 1.0), st.floats(1.0, 3.5))

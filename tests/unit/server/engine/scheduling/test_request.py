@@ -60,10 +60,11 @@ async def make_request(
 async def test_what_threads_find_comes_in_the_order_of_delivery(model: LoadedModel, options: DecodingOptions) -> None:
     receiver = Recording()
     request = await make_request(model, options, 3, receiver)
+    await asyncio.to_thread(request.report_prefix, 0, [7])
     for position in (2, 0, 1):
         await asyncio.to_thread(request.deliver, position, found(position))
     await request.done
-    assert receiver.events == [(position, found(position)) for position in (2, 0, 1)]
+    assert receiver.events == [(0, [7]), *((position, found(position)) for position in (2, 0, 1))]
 
 
 async def test_the_first_error_is_the_answer(model: LoadedModel, options: DecodingOptions) -> None:
@@ -110,15 +111,6 @@ async def test_a_closed_request_is_freed_without_the_collector(model: LoadedMode
     request.close()
     del request
     assert known() is None
-
-
-async def test_a_receiver_gets_beginnings_before_what_is_found(model: LoadedModel, options: DecodingOptions) -> None:
-    receiver = Recording()
-    request = await make_request(model, options, 1, receiver)
-    await asyncio.to_thread(request.report_prefix, 0, [7])
-    await asyncio.to_thread(request.deliver, 0, found(7, 8))
-    await request.done
-    assert receiver.events == [(0, [7]), (0, found(7, 8))]
 
 
 def test_a_result_for_an_event_loop_that_is_closed_is_dropped_with_a_warning(
