@@ -22,6 +22,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
 @pytest.mark.parametrize(
     ("suffix", "content", "message"),
     [
+        (".srt", "1\n".encode("utf-16le"), "looks like UTF-16 without a byte order mark"),
         (".txt", b"\xff", "not utf-8: invalid start byte at byte 0; name its encoding"),
         (".txt", b"\xef\xbb\xbfa\xff", "not utf-8: invalid start byte at byte 4"),
         (".json", b'{"a": }', "not JSON: Expecting value: line 1 column 7"),

@@ -53,6 +53,8 @@ _LISTED = (
     "x-mac-cyrillic, ascii"
 )
 _SHOWN_CHARACTERS = 40
+# Share of zero bytes in a text; of English in UTF-16 it is a half.
+_MAX_ZEROS = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class EncodedText:
         marked = next((each for each in _MARKS if raw.startswith(each[0])), None)
         mark, codec = marked or (b"", _codec(encoding or "utf-8"))
         body = raw[len(mark) :]
+        if not codec.startswith(("utf-16", "utf-32")) and _MAX_ZEROS * len(body) < body.count(0):
+            raise DocumentError("looks like UTF-16 without a byte order mark; name its encoding, such as utf-16le")
         try:
             text = body.decode(codec)
         except UnicodeDecodeError as error:
