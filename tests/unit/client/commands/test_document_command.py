@@ -182,6 +182,7 @@ def test_after_a_failure_the_same_command_goes_on(run: Run, script: Script, tmp_
         (["a.txt"], "say where to write"),
         (["-o", "x", "a.txt", "b.txt"], "several files would have the same output"),
         (["-o", "x", "missing.txt"], "No such file"),
+        (["-o", ".", "a.txt"], "Is a directory"),
         (["-o", "x", "a.pdf"], "a.pdf: no format has the suffix"),
     ],
 )

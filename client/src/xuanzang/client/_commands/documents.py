@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -114,6 +115,8 @@ def _translate(client: TranslationClient, file: Path, output: Path, arguments: a
 
 
 def _written(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:
+    if output.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(output))
     with _memory(output, arguments) as memory, _progress(file) as on_progress:
         translation = client.translate_document(
             file,
