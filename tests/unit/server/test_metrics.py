@@ -57,16 +57,11 @@ def test_every_flag_of_quality_has_a_series() -> None:
     assert sorted(QUALITY_FLAGS) == sorted(flag.value for flag in QualityFlag)
 
 
-def test_labels_come_from_bounded_sets(metrics: Metrics, registry: CollectorRegistry) -> None:
+def test_metrics_have_bounded_labels_base_units_and_help_texts(metrics: Metrics, registry: CollectorRegistry) -> None:
     metrics.models.of(("zh-en", "1"))
     metrics.register_rpc(("unary", "s", "m"))
-    assert {
-        label for family in ours(registry) for sample in family.samples for label in sample.labels
-    } <= ALLOWED_LABELS
-
-
-def test_metrics_are_in_base_units_and_have_help_texts(metrics: Metrics, registry: CollectorRegistry) -> None:
     for family in ours(registry):
+        assert {label for sample in family.samples for label in sample.labels} <= ALLOWED_LABELS
         assert not family.name.endswith(("_ms", "_milliseconds", "_kb", "_minutes"))
         assert family.documentation.endswith("."), family.name
 
@@ -193,12 +188,12 @@ def test_a_scrape_that_is_read_slowly_ends_without_a_fault(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_an_address_that_is_taken_is_named(endpoint: MetricsEndpoint, registry: CollectorRegistry) -> None:
+def test_an_address_that_is_taken_is_named_and_free_after_a_stop(
+    endpoint: MetricsEndpoint, registry: CollectorRegistry
+) -> None:
     with pytest.raises(OSError, match=f"cannot serve metrics on 127.0.0.1:{endpoint.port}"):
         MetricsEndpoint(registry, host="127.0.0.1", port=endpoint.port)
-
-
-def test_a_second_stop_changes_nothing(endpoint: MetricsEndpoint) -> None:
+    # A second stop changes nothing.
     endpoint.stop()
     endpoint.stop()
     with pytest.raises(ConnectionRefusedError):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -114,25 +115,26 @@ def test_a_fault_is_flagged_by_its_name(source: str, target: str, flag: QualityF
     assert flag in flags_of(source, target)
 
 
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
+        ({"finished": False}, {QualityFlag.TRUNCATED}),
+        ({"tokens": 6}, set()),
+        ({"tokens": 10}, set()),
+        ({"tokens": 11, "attention": [1.0] * 11}, {QualityFlag.LENGTH_RATIO}),
+        # Padding does not count.
+        ({"tokens": 9, "attention": [0.9] * 8 + [0.0] * 100}, set()),
+        ({"tokens": 9, "attention": [0.9] * 3 + [0.1] * 5 + [3.0]}, {QualityFlag.LOW_COVERAGE}),
+    ],
+)
+def test_a_target_is_flagged_for_its_end_its_length_and_sources_without_attention(
+    changes: dict[str, Any], flags: set[QualityFlag]
+) -> None:
+    assert flags_of("我" * 8, "b" * 20, **changes) == flags
+
+
 def test_a_source_that_repeats_itself_may_be_translated_so() -> None:
     assert QualityFlag.REPETITION not in flags_of("哈哈哈哈哈哈哈哈哈哈哈哈", "ha ha ha ha ha ha ha ha")
-
-
-def test_an_unfinished_hypothesis_is_truncated() -> None:
-    assert flags_of("我有一只猫。", "I have", finished=False) == {QualityFlag.TRUNCATED}
-
-
-@pytest.mark.parametrize(("tokens", "expected"), [(6, False), (10, False), (11, True)])
-def test_a_target_of_too_few_tokens_is_flagged(tokens: int, *, expected: bool) -> None:
-    found = flags_of("我" * 20, "b" * 20, tokens=tokens, attention=[1.0] * tokens)
-    assert (QualityFlag.LENGTH_RATIO in found) is expected
-
-
-def test_a_source_without_attention_is_badly_covered_and_padding_does_not_count() -> None:
-    text, translation = "我" * 8, "b" * 20
-    assert flags_of(text, translation, tokens=9, attention=[0.9] * 8 + [0.0] * 100) == set()
-    uneven = [0.9] * 3 + [0.1] * 5 + [3.0]
-    assert flags_of(text, translation, tokens=9, attention=uneven) == {QualityFlag.LOW_COVERAGE}
 
 
 LIMITS = FlagLimits(min_token_ratio=0.5, max_token_ratio=8.0, max_low_attention_share=0.5)
@@ -180,9 +182,7 @@ def test_the_probability_is_the_logistic_function_of_the_weighted_features() -> 
     # Two deviations above the mean.
     logit = -1 + 2 * 0.5 + 4 * 0.25
     assert estimator.probability(SENTENCE) == pytest.approx(1 / (1 + math.exp(-logit)))
-
-
-def test_a_strange_value_counts_no_more_than_the_strangest_of_the_fit() -> None:
+    # A strange value counts no more than the strangest of the fit.
     estimator = QualityEstimator(head(feature(weight=1.0)))
     strange = dataclasses.replace(SENTENCE, token_scores=[-1e30, -0.1])
     assert estimator.probability(strange) == pytest.approx(1 / (1 + math.exp(MAX_DEVIATIONS)))

@@ -179,21 +179,24 @@ BOTH = LanguageChoice(sources=("en", "zh"))
 UNCERTAIN = TextKind.UNCERTAIN
 
 
+ONLY = LanguageChoice(sources=("zh",), target="en")
+
+
 @pytest.mark.parametrize(
-    ("readings", "language"),
+    ("readings", "choice", "language"),
     [
-        ([reading("zh"), reading("zh"), reading("en", kind=UNCERTAIN)], "zh"),
-        ([reading("en", kind=UNCERTAIN)], "en"),
-        ([reading(kind=UNCERTAIN, has_letters=False)], "en"),
-        ([reading(kind=UNCERTAIN, has_letters=False), reading("zh")], "zh"),
+        ([reading("zh"), reading("zh"), reading("en", kind=UNCERTAIN)], BOTH, "zh"),
+        ([reading("en", kind=UNCERTAIN)], BOTH, "en"),
+        ([reading(kind=UNCERTAIN, has_letters=False)], BOTH, "en"),
+        ([reading(kind=UNCERTAIN, has_letters=False), reading("zh")], BOTH, "zh"),
+        # The only one need not be named.
+        ([reading(kind=UNCERTAIN)], ONLY, ""),
     ],
 )
-def test_the_language_that_is_told_is_that_of_all_texts(readings: list[Reading], language: str) -> None:
-    assert language_of(readings, BOTH) == language
-
-
-def test_the_only_language_need_not_be_named() -> None:
-    assert language_of([reading(kind=UNCERTAIN)], LanguageChoice(sources=("zh",), target="en")) == ""
+def test_the_language_that_is_told_is_that_of_all_texts(
+    readings: list[Reading], choice: LanguageChoice, language: str
+) -> None:
+    assert language_of(readings, choice) == language
 
 
 def test_texts_that_tell_no_language_or_several_need_one() -> None:
@@ -205,15 +208,14 @@ def test_texts_that_tell_no_language_or_several_need_one() -> None:
 
 def test_each_text_in_an_unserved_language_is_named() -> None:
     french, unknown = reading("fr", kind=TextKind.UNSERVED), reading(kind=TextKind.UNSERVED)
-    choice = LanguageChoice(sources=("zh",), target="en")
     with pytest.raises(UnservedLanguageError) as caught:
-        require_served([reading("zh"), french, unknown, french], choice)
+        require_served([reading("zh"), french, unknown, french], ONLY)
     assert [each.field for each in caught.value.violations] == ["contents[1]", "contents[2]", "contents[3]"]
     first, second, _ = (each.description for each in caught.value.violations)
     assert first.startswith("is in fr; what is translated into en: zh.")
     assert second.startswith("is in another language;")
     assert (caught.value.detected, caught.value.served) == (("fr",), ("zh",))
-    require_served([reading("zh")], choice)
+    require_served([reading("zh")], ONLY)
 
 
 EN_DE = served("en-de", "en", "de")

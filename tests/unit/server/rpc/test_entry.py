@@ -39,7 +39,7 @@ async def test_rpcs_are_counted_from_zero(
     assert counted() == [1, received, sent, 1, 1]
 
 
-async def test_a_cancelled_rpc_ends_its_work_and_is_counted_as_cancelled(served: Any) -> None:
+async def test_rpcs_that_are_cancelled_or_expire_end_their_work_and_are_counted_as_such(served: Any) -> None:
     served.engine.hold("a")
     call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
     await served.engine.until(served.engine.running, {"a"})
@@ -47,13 +47,10 @@ async def test_a_cancelled_rpc_ends_its_work_and_is_counted_as_cancelled(served:
     await served.engine.until(served.engine.cancelled, {"a"})
     await served.rpc.join()
     assert served.value("grpc_server_handled_total", **UNARY, grpc_code="CANCELLED") == 1
-
-
-async def test_an_rpc_with_an_expired_deadline_is_counted_as_such(served: Any) -> None:
-    request = pb.TranslateTextRequest(contents=["a"])
-    await served.let_expire("a", lambda timeout: served.stub.TranslateText(request, timeout=timeout))
+    request = pb.TranslateTextRequest(contents=["b"])
+    await served.let_expire("b", lambda timeout: served.stub.TranslateText(request, timeout=timeout))
     expired = served.value("grpc_server_handled_total", **UNARY, grpc_code="DEADLINE_EXCEEDED")
-    assert expired == served.value("grpc_server_started_total", **UNARY) >= 1
+    assert expired == served.value("grpc_server_started_total", **UNARY) - 1 >= 1
 
 
 async def test_an_unexpected_error_is_internal_and_only_logged(serve: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -209,16 +209,11 @@ def test_an_early_end_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * warnings
 
 
-def test_the_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+def test_the_key_of_another_certificate_and_what_is_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
+    (junk := tmp_path / "junk.pem").write_text("junk")
     certificate, _ = written(tmp_path, not_before=NOW, not_after=NOW + timedelta(days=9))
     _, key = written(tmp_path / "other", not_before=NOW, not_after=NOW + timedelta(days=9))
-    with pytest.raises(CertificateError, match=r"key\.pem"):
-        check_certificate(certificate, key)
-
-
-def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
-    junk = tmp_path / "junk.pem"
-    junk.write_text("junk")
-    with pytest.raises(CertificateError, match=r"junk\.pem"):
-        check_certificate(junk, junk)
+    for pair, name in (((certificate, key), r"key\.pem"), ((junk, junk), r"junk\.pem")):
+        with pytest.raises(CertificateError, match=name):
+            check_certificate(*pair)

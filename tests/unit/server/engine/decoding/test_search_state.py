@@ -101,9 +101,6 @@ def test_a_low_temperature_prefers_the_best_and_a_high_one_evens_out() -> None:
     cold, hot = (Counter(draws(1000, temperature=temperature))[0] for temperature in (0.2, 5.0))
     assert cold > 950
     assert hot < 400
-
-
-def test_nothing_is_drawn_from_nothing() -> None:
     assert Sampler(SamplingOptions(top_k=4, top_p=1.0, temperature=1.0, seed=0)).choose([]) == []
 
 

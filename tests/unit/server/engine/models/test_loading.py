@@ -123,17 +123,21 @@ def model(tiny_bundle_repository: Path, metrics: Metrics) -> LoadedModel:
     return LoadedModel(tiny_bundle_repository / "tiny" / "1", metrics)
 
 
-def test_weights_larger_than_the_memory_of_their_model_are_refused(model: LoadedModel) -> None:
+def test_keys_and_values_get_what_the_weights_leave_and_the_more_the_wider_a_beam_is(
+    model: LoadedModel, metrics: Metrics
+) -> None:
+    def needed(beam_size: int) -> int:
+        options = search_options(beam_size=beam_size, max_target_length=64)
+        return model.cache_bytes_of(Sentence(source_ids=[5] * 10, options=options))
+
     with pytest.raises(BundleError, match=r"the weights have \d+ bytes, and --model-memory-mb allows 1000 in all"):
         model.open(LimitedSettings(memory_bytes=1000))
-
-
-def test_keys_and_values_get_what_the_weights_leave(model: LoadedModel, metrics: Metrics) -> None:
+    assert needed(4) == 0
     weights = (model.bundle.directory / "weights.bin").stat().st_size
     model.open(LimitedSettings(memory_bytes=weights + 5000, provider="cpu"))
-    assert model.max_cache_bytes == 5000
     limit = metrics.registry.get_sample_value("nmt_model_cache_limit_bytes", {"model": "tiny", "version": "1"})
-    assert limit == 5000
+    assert model.max_cache_bytes == limit == 5000
+    assert 0 < needed(1) < needed(4) < needed(16)
 
 
 def test_graphs_open_before_their_digest_do_not_count(
@@ -164,18 +168,6 @@ def test_models_share_memory_of_equal_vocabularies(
     assert second.codec.encode(text) == ids
     second.close()
     assert processors.count == 0
-
-
-def test_a_sentence_needs_the_more_memory_the_wider_its_beam_is(model: LoadedModel) -> None:
-    assert model.cache_bytes_of(_sentence(beam_size=4)) == 0
-    model.open(EngineSettings(provider="cpu"))
-    needed = [model.cache_bytes_of(_sentence(beam_size=beam_size)) for beam_size in (1, 4, 16)]
-    assert 0 < needed[0] < needed[1] < needed[2]
-
-
-def _sentence(*, beam_size: int) -> Sentence:
-    options = search_options(beam_size=beam_size, max_target_length=64)
-    return Sentence(source_ids=[5] * 10, options=options)
 
 
 SETTINGS = EngineSettings(workers=1, provider="cpu")
@@ -251,8 +243,14 @@ def test_a_list_that_others_may_write_is_not_believed(tmp_path: Path, caplog: py
     (tmp_path / "cache" / "tried").chmod(0o660)
     assert not known.entries()
     assert "tried bundles not read: others may write the list" in caplog.messages
-    known.add(["newer"])
-    assert known.entries() == ["newer"]
+    # It keeps the newest thousand.
+    known.add([f"{number}" for number in range(1500)])
+    assert known.entries() == [f"{number}" for number in range(500, 1500)]
+    # One that cannot be written is no fault.
+    (tmp_path / "file").write_text("not a folder")
+    unkept = TriedBundles(tmp_path / "file" / "tried", configuration="")
+    unkept.add(["sound"])
+    assert not unkept.entries()
 
 
 async def test_a_refused_bundle_is_not_remembered(directory: Path, tmp_path: Path) -> None:
@@ -317,14 +315,3 @@ async def test_what_no_process_tried_is_refused(
     reason = "it was not tried: the process that loads it first did not start"
     assert [list(error.reasons) for error in refusals.values()] == [[reason], [reason]]
     assert not tried(tmp_path).entries()
-
-
-def test_a_list_that_cannot_be_written_is_no_fault(directory: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("not a folder")
-    tried(tmp_path).add([tried(tmp_path).entry_of(manifest_digest(directory))])
-    assert not tried(tmp_path).entries()
-
-
-def test_the_list_keeps_the_newest_thousand(tmp_path: Path) -> None:
-    tried(tmp_path).add([f"{number}" for number in range(1500)])
-    assert tried(tmp_path).entries() == [f"{number}" for number in range(500, 1500)]

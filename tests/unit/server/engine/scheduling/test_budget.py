@@ -84,23 +84,18 @@ def bench(make_bench: MakeBench) -> Bench:
     return make_bench(max_cache_mb=1)
 
 
-async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have(bench: Bench) -> None:
-    model = bench.model(workers=1)
-    bench.submit(model, 3, 3, 3, 3)
-    assert len(bench.take(0)) == 4
+async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have_which_take_all(make_bench: MakeBench) -> None:
+    bench = make_bench(workers=4)
+    model, scheduler = bench.model(workers=1), bench.scheduler
+    bench.submit(model, *[3] * 31)
+    assert len(bench.take(0)) == 31
+    assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (31 * 3000, 1)
     bench.submit(model, 3)
-    assert bench.take(1) == []
+    assert [bench.take(worker) for worker in range(1, 4)] == [[]] * 3
     bench.report(0)
+    assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (0, 0)
     assert len(bench.take(1)) == 1
     assert bench.take(0) == []
-
-
-async def test_the_only_worker_of_a_model_takes_all_that_waits_for_it(make_bench: MakeBench) -> None:
-    bench = make_bench(workers=4)
-    model = bench.model(workers=1)
-    bench.submit(model, *[3] * 32)
-    assert len(bench.take(0)) == 32
-    assert [bench.take(worker) for worker in range(1, 4)] == [[]] * 3
 
 
 async def test_heavy_callers_have_turns_in_the_only_worker_of_a_model(bench: Bench) -> None:
@@ -237,12 +232,3 @@ async def test_keys_and_values_have_half_of_what_weights_leave(
     limited = make_bench(max_cache_mb=1).scheduler
     limited.leave_memory(2**60)
     assert limited.max_cache_bytes == 10**6
-
-
-async def test_the_use_of_limits_is_known(bench: Bench) -> None:
-    model, scheduler = bench.model(workers=1), bench.scheduler
-    bench.submit(model, 5)
-    bench.take(0)
-    assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (5000, 1)
-    bench.report(0)
-    assert (scheduler.reserved_bytes(model.labels), scheduler.serving(model.labels)) == (0, 0)

@@ -118,23 +118,18 @@ async def test_a_worker_with_more_than_its_share_leaves_newcomers_to_others(make
     assert queue.take(1) == [4, 4]
 
 
-async def test_sentences_join_at_once_while_there_is_room_for_all(make_queue: MakeQueue) -> None:
+async def test_sentences_join_at_once_while_there_is_room_for_all_and_else_in_groups(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_batch_sentences=8)
     queue.submit(*[3] * 7)
     assert queue.take() == [3] * 7
     queue.submit(4)
-    assert queue.take() == [4]
-    assert queue.take() == []
-
-
-async def test_a_crowd_joins_in_groups_of_a_quarter_of_a_batch(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=1, max_batch_sentences=8)
-    queue.submit(*[3] * 20)
-    assert queue.take() == [3] * 8
+    assert (queue.take(), queue.take()) == ([4], [])
+    queue.submit(*[5] * 20)
+    # Of a crowd a quarter of a batch.
     queue.leave(0, running=7)
     assert queue.take() == []
     queue.leave(0, running=6)
-    assert queue.take() == [3, 3]
+    assert queue.take() == [5, 5]
 
 
 async def test_newcomers_keep_to_the_limit_of_source_tokens(make_queue: MakeQueue) -> None:
