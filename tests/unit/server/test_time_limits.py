@@ -52,20 +52,14 @@ async def test_a_task_that_ends_in_time_leaves_no_limit_behind() -> None:
     assert not limit.is_over
 
 
-async def test_a_task_that_others_cancel_is_cancelled_and_not_late() -> None:
-    waiting = asyncio.create_task(waited(TimeLimits(), 60))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-
-
-async def test_a_cancellation_in_the_moment_of_the_limit_stays_one() -> None:
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_task_that_others_cancel_even_in_the_moment_of_the_limit_is_cancelled(is_over: bool) -> None:
     limits = TimeLimits()
     waiting = asyncio.create_task(waited(limits, 60))
     await asyncio.sleep(0)
     [limit] = limits.begun
-    limit.reach()
+    if is_over:
+        limit.reach()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -83,12 +84,9 @@ def test_the_score_of_an_alternative_counts_its_forced_token(renderer: SentenceR
     scores = [token.score for token in rendered.tokens]
     assert scores == [0.0, 0.0, -0.5, -0.4, -0.6]
     assert rendered.score == pytest.approx(sum(scores) / math.sqrt(5))
-
-
-def test_a_hypothesis_of_an_ordinary_search_keeps_its_score(renderer: SentenceRenderer) -> None:
-    search = planned(renderer)
-    found = hypothesis(1, 2, score=-1.0, finished=True)
-    assert search.renderer.render(search.sentence, found, cut=FinishReason.MAX_LENGTH).score == -1.0
+    # One of an ordinary search keeps its score.
+    ordinary, found = planned(renderer), hypothesis(1, 2, score=-1.0, finished=True)
+    assert ordinary.renderer.render(ordinary.sentence, found, cut=FinishReason.MAX_LENGTH).score == -1.0
 
 
 def test_each_draw_has_a_seed_of_its_own_and_one_hypothesis(renderer: SentenceRenderer) -> None:
@@ -127,25 +125,24 @@ def required(terms: SentenceTerms) -> tuple[bool, bool]:
     return constraints.phrases is not None, constraints.expected_phrases is not None
 
 
-def test_terms_in_the_source_are_required_of_a_second_search_only(codec: TextCodec) -> None:
-    terms = terms_of(codec, TEXT, 猫="tiger", 狗="horse")
-    assert terms.source is not None
-    assert terms.source.text == "我有一只 tiger 和两只 horse。"
-    assert terms.source_ids == tuple(codec.encode(terms.source.text))
-    assert required(terms) == (False, True)
-
-
-def test_a_model_that_does_not_read_terms_gets_the_sentence_as_it_is(codec: TextCodec) -> None:
-    terms = terms_of(codec, TEXT, in_source=False, 猫="tiger")
-    assert terms.source is None
-    assert required(terms) == (True, False)
-
-
-@pytest.mark.parametrize("in_source", [True, False])
-def test_protected_texts_are_in_the_source_already(codec: TextCodec, *, in_source: bool) -> None:
-    terms = terms_of(codec, "我有12只猫。", in_source=in_source)
-    assert terms.source is None
-    assert required(terms) == (False, True)
+@pytest.mark.parametrize(
+    ("text", "in_source", "targets", "source", "is_required"),
+    [
+        # Terms in the source are required of a second search only.
+        (TEXT, True, {"猫": "tiger", "狗": "horse"}, "我有一只 tiger 和两只 horse。", (False, True)),
+        (TEXT, False, {"猫": "tiger"}, None, (True, False)),
+        # Protected texts are in the source already.
+        ("我有12只猫。", True, {}, None, (False, True)),
+        ("我有12只猫。", False, {}, None, (False, True)),
+    ],
+)
+def test_terms_are_put_into_the_source_if_the_model_reads_them_there(
+    codec: TextCodec, text: str, in_source: bool, targets: Any, source: str | None, is_required: tuple[bool, bool]
+) -> None:
+    terms = terms_of(codec, text, in_source=in_source, **targets)
+    assert (terms.source and terms.source.text) == source
+    assert not terms.source or terms.source_ids == tuple(codec.encode(terms.source.text))
+    assert required(terms) == is_required
 
 
 def test_a_term_that_no_source_can_hold_is_required_at_once(codec: TextCodec, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,10 +67,8 @@ class Tally:
     answered: int = 0
     expired: int = 0
     refused: int = 0
-    told: list[float] = field(default_factory=list)
-    """Seconds that refused ones were asked to wait."""
     told_by_true: list[float] = field(default_factory=list)
-    """The same for some that come at the end, by the seconds until the server would have admitted them."""
+    """Seconds that some at the end were asked to wait, by the seconds until the server would have admitted them."""
 
     @property
     def expired_share(self) -> float:
@@ -215,10 +213,8 @@ class VirtualServer:
         request = self._request(lengths, seconds)
         try:
             self.scheduler.submit(request)
-        except OverloadedError as refusal:
+        except OverloadedError:
             self.tally.refused += counts
-            if counts:
-                self.tally.told.append(refusal.retry_after_seconds)
             return
         self._left[request] = len(lengths)
         self._tallied.add(request)
