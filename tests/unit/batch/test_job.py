@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from batch_jobs import KilledError, MakeJob
+from batch_jobs import KilledError, MakeJob, RunnableJob
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +23,14 @@ def folder_of(output: Path) -> Path:
     return output.with_name(f"{output.name}.job")
 
 
+def killed(make_job: MakeJob, *, after: int) -> RunnableJob:
+    """Return a job of ten rows whose process was killed after some shards."""
+    job = make_job(TEN)
+    with pytest.raises(KilledError):
+        job.run(stop_after=after)
+    return job
+
+
 def test_rows_keep_their_order_when_shards_are_finished_in_another(make_job: MakeJob) -> None:
     job = make_job(TEN)
     totals = job.run()
@@ -33,9 +41,7 @@ def test_rows_keep_their_order_when_shards_are_finished_in_another(make_job: Mak
 
 @pytest.mark.parametrize("shards", range(4))
 def test_a_job_goes_on_after_the_shards_that_it_had_finished(make_job: MakeJob, shards: int) -> None:
-    job = make_job(TEN)
-    with pytest.raises(KilledError):
-        job.run(stop_after=shards)
+    job = killed(make_job, after=shards)
     assert not job.job.output.exists()
     totals = job.run()
     assert job.output == TURNED
@@ -54,26 +60,19 @@ def test_any_text_comes_back_line_by_line(make_job: MakeJob, lines: list[str], r
     assert totals["failed"] == sum("!" in line for line in lines)
 
 
-def test_a_complete_job_is_not_translated_again(make_job: MakeJob) -> None:
+def test_a_complete_job_is_not_translated_again_unless_its_output_is_gone(make_job: MakeJob) -> None:
     job = make_job(TEN)
     totals = job.run()
     again = job.with_job()
     assert again.run() == totals
     assert again.translator.asked == []
-
-
-def test_a_complete_job_whose_output_is_gone_is_translated_again(make_job: MakeJob) -> None:
-    job = make_job(TEN)
-    job.run()
     job.job.output.unlink()
     job.run()
     assert job.output == TURNED
 
 
 def test_a_damaged_part_is_translated_again(make_job: MakeJob) -> None:
-    job = make_job(TEN)
-    with pytest.raises(KilledError):
-        job.run(stop_after=3)
+    job = killed(make_job, after=3)
     (folder_of(job.job.output) / "parts" / "00000002.part").write_bytes(b"half a li")
     again = job.with_job()
     again.run()
@@ -82,41 +81,31 @@ def test_a_damaged_part_is_translated_again(make_job: MakeJob) -> None:
 
 
 def test_half_written_files_of_a_killed_process_are_removed(make_job: MakeJob) -> None:
-    job = make_job(TEN)
-    with pytest.raises(KilledError):
-        job.run(stop_after=1)
+    job = killed(make_job, after=1)
     partial = folder_of(job.job.output) / "parts" / ".00000000.part.0123.partial"
     partial.write_bytes(b"half")
     job.run()
     assert sorted(path.name for path in folder_of(job.job.output).iterdir()) == ["_SUCCESS", "job.json", "lock"]
 
 
-def test_an_output_of_something_else_is_left_alone(make_job: MakeJob) -> None:
-    job = make_job(TEN)
-    job.job.output.write_text("precious")
-    with pytest.raises(OtherJobError, match="exists"):
-        job.run()
-    assert job.output == ["precious"]
-    assert not folder_of(job.job.output).exists()
-
-
-@pytest.mark.parametrize("name", ["output.job/letter", "output.job/parts/00000000.part", "output.failed.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["output", "output.job/letter", "output.job/parts/00000000.part", "output.failed.jsonl"]
+)
 def test_files_that_no_job_wrote_are_left_alone(make_job: MakeJob, name: str) -> None:
     job = make_job(TEN)
     mine = job.job.output.parent / name
     mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("mine")
-    with pytest.raises(OtherJobError, match=r"exists, and no job of this command wrote it"):
+    with pytest.raises(OtherJobError, match="exists"):
         job.run()
     assert mine.read_text() == "mine"
+    assert name != "output" or not folder_of(mine).exists()
     mine.unlink()
     assert job.run()["lines"] == 10
 
 
 def test_only_parts_of_the_job_are_deleted(make_job: MakeJob) -> None:
-    job = make_job(TEN)
-    with pytest.raises(KilledError):
-        job.run(stop_after=1)
+    job = killed(make_job, after=1)
     mine = folder_of(job.job.output) / "parts" / "letter"
     mine.write_text("mine")
     job.run()
@@ -150,9 +139,7 @@ def test_an_output_of_another_job_is_left_alone(make_job: MakeJob) -> None:
 
 
 def test_a_job_that_finished_nothing_may_be_changed(make_job: MakeJob) -> None:
-    job = make_job(TEN)
-    with pytest.raises(KilledError):
-        job.run(stop_after=0)
+    job = killed(make_job, after=0)
     other = job.with_job(shard_rows=5)
     other.run()
     assert other.output == TURNED

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from inspect import isawaitable
+from tempfile import TemporaryFile
+from typing import IO, Any
+from unittest.mock import patch
 
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2_grpc
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
+from xuanzang.client.__main__ import main
+from xuanzang.translation.v1 import status_pb2, translation_pb2_grpc
 from xuanzang.translation.v1 import translation_pb2 as pb
-from xuanzang.translation.v1 import translation_pb2_grpc
 
 Requests = Iterator[pb.StreamTranslateTextRequest]
 Responses = Iterator[pb.StreamTranslateTextResponse]
@@ -62,6 +69,29 @@ def answering(answer: Callable[[Any], Any]) -> Any:
         return answer(request)
 
     return method
+
+
+def refusing(times: int, code: grpc.StatusCode, answer: Callable[[Any, Any], Any] = echo, pushback: str = "1") -> Any:
+    """Return a method that refuses this many calls, and asks for the next after so many milliseconds; then answers."""
+    left = iter(range(times))
+
+    def respond(request: Any, context: Any) -> Any:
+        if next(left, None) is not None:
+            context.set_trailing_metadata((("grpc-retry-pushback-ms", pushback),) if pushback else ())
+            context.abort(code, "not now")
+        return answer(request, context)
+
+    return respond
+
+
+def aborting(code: grpc.StatusCode, message: str = "no", *metadata: tuple[str, str | bytes]) -> Any:
+    """Return a method that ends every call alike."""
+
+    def abort(_: Any, context: Any) -> None:
+        context.set_trailing_metadata(metadata)
+        context.abort(code, message)
+
+    return abort
 
 
 class Script(translation_pb2_grpc.TranslationServiceServicer):
@@ -125,8 +155,52 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
             yield request
 
 
+def offer(script: Script, digest: str = "aa") -> None:
+    """Let a server list the model that answers."""
+    languages: Any = {"source_language_codes": ["zh"], "target_language_codes": ["en"]}
+    model = pb.Model(name="zh-en", version="1", manifest_sha256=digest, is_default=True, **languages)
+    script.models = pb.ListModelsResponse(models=[model])
+
+
+def refuse_texts(script: Script, status: status_pb2.Status, *texts: str) -> None:
+    """Let a stream answer some texts with an error."""
+    answers = script.on_stream
+
+    def stream(requests: Any, context: Any) -> Responses:
+        for request in requests:
+            if request.content in texts:
+                yield pb.StreamTranslateTextResponse(id=request.id, error=status)
+            else:
+                yield from answers(iter([request]), context)
+
+    script.on_stream = stream
+
+
+class Silent:
+    """Lets a server never answer; holds the events of the beginning of a call, and of its end."""
+
+    def __init__(self, script: Script) -> None:
+        self.begun, self.ended = threading.Event(), threading.Event()
+        script.on_translate = self._translate
+        script.on_stream = script.on_progressive = self._stream
+
+    def _translate(self, _: Any, context: Any) -> pb.TranslateTextResponse:
+        context.add_callback(self.ended.set)
+        self.begun.set()
+        self.ended.wait(30)
+        return pb.TranslateTextResponse()
+
+    def _stream(self, _: Any, context: Any) -> Iterator[Any]:
+        self._translate(_, context)
+        yield from ()
+
+
+Serve = Callable[..., Script]
+Run = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Script]]:
+def serve() -> Iterator[Serve]:
     """Return a function that starts a scripted server, over TLS if credentials are given."""
     servers: list[grpc.Server] = []
 
@@ -153,7 +227,7 @@ def serve() -> Iterator[Callable[..., Script]]:
 
 
 @pytest.fixture
-def script(serve: Callable[..., Script]) -> Script:
+def script(serve: Serve) -> Script:
     return serve()
 
 
@@ -185,10 +259,16 @@ class Asyncio(Client):
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         async def call() -> Any:
             async with AsyncTranslationClient(**self._settings) as client:
-                found = getattr(client, method)(*arguments, **options)
-                return [each async for each in found] if isinstance(found, AsyncIterator) else await found
+                return await finished(getattr(client, method)(*arguments, **options))
 
         return asyncio.run(call())
+
+
+async def finished(result: Any) -> Any:
+    """Return the result of a method of either client; what it yields is a list."""
+    if isinstance(result, AsyncIterator):
+        return [each async for each in result]
+    return list(result) if isinstance(result, Iterator) else await result if isawaitable(result) else result
 
 
 @pytest.fixture(params=[Blocking, Asyncio])
@@ -214,30 +294,57 @@ def command(*arguments: Any) -> Any:
     return [sys.executable, "-m", "xuanzang.client", *map(str, arguments)]
 
 
+@contextmanager
+def standard_streams(given: bytes) -> Iterator[tuple[IO[bytes], io.StringIO]]:
+    """Let standard input be these bytes; yield what is written to standard output and error, but by gRPC's threads."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(TemporaryFile()) for _ in range(2)]
+        files[0].write(given)
+        files[0].seek(0)
+        for number, file in enumerate(files):
+            before = os.dup(number)
+            stack.callback(os.close, before)
+            stack.callback(os.dup2, before, number)
+            os.dup2(file.fileno(), number)
+        output = stack.enter_context(open(1, "w", closefd=False))
+        stack.enter_context(patch.object(sys, "stdout", output))
+        yield files[1], stack.enter_context(patch.object(sys, "stderr", io.StringIO()))
+
+
 @pytest.fixture
-def run(script: Script) -> Any:
-    """Return a function that runs the command to its end."""
+def run(script: Script, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs the command to its end: in this process, or after a command of a shell."""
 
     def run(
-        *arguments: Any,
-        given: str | bytes = "",
-        address: Any = script.address,
-        before: str | None = None,
-    ) -> Any:
-        """`before` is a command of the shell; `preexec_fn` would fork this process while gRPC's threads run."""
+        *arguments: Any, given: str | bytes = "", address: Any = script.address, before: str | None = None
+    ) -> tuple[int, str, str]:
         content = given if isinstance(given, bytes) else given.encode()
-        shell = ("sh", "-c", f'{before}; exec "$@"', "sh") if before else ()
-        done: subprocess.CompletedProcess[bytes] = subprocess.run(
-            [*shell, *command(*arguments)],
-            input=content,
-            env=environment(address, measured=before is None),
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        if before:
+            return run_in_shell(before, content, address, *arguments)
+        monkeypatch.setenv("XUANZANG_ADDRESS", address)
+        with standard_streams(content) as (output, errors):
+            try:
+                code = main([*map(str, arguments)])
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            sys.stdout.flush()
+            output.seek(0)
+            return code, output.read().decode(), errors.getvalue()
 
     return run
+
+
+def run_in_shell(before: str, given: bytes, address: str, *arguments: Any) -> tuple[int, str, str]:
+    """Run the command after one of the shell; `preexec_fn` would fork this process while gRPC's threads run."""
+    done = subprocess.run(
+        ["sh", "-c", f'{before}; exec "$@"', "sh", *command(*arguments)],
+        input=given,
+        env=environment(address, measured=False),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @pytest.fixture

@@ -1,23 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
-from tests.unit.client.conftest import echo
+from tests.unit.client.conftest import Script, echo, finished
 
 from xuanzang import client as sdk
 
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
-
-BOTH = [sdk.TranslationClient, sdk.AsyncTranslationClient]
-
-
-async def closed(client: Any) -> None:
-    closing = client.close()
-    if closing is not None:
-        await closing
+BOTH = pytest.mark.parametrize("kind", [sdk.TranslationClient, sdk.AsyncTranslationClient])
 
 
 def test_calls_for_a_caller_carry_its_key_name_and_request_id(script: Script) -> None:
@@ -72,24 +63,16 @@ def test_a_caller_without_a_key_gets_none_from_the_environment(script: Script, m
     assert "authorization" not in script.metadata[0]
 
 
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"api_key": "two words"}, "api_key must be"),
-        ({"client_id": ""}, "client_id must be"),
-        ({"request_id": "two words"}, "request_id must be"),
-        ({"request_id": "x" * 129}, "request_id must be"),
-    ],
-)
-async def test_what_cannot_be_metadata_is_refused(kind: Any, given: Any, message: str) -> None:
+@BOTH
+async def test_what_cannot_be_metadata_is_refused(kind: Any) -> None:
     client = kind("localhost:1", api_key="", uses_proxy=False)
-    with pytest.raises(ValueError, match=message):
-        client.for_caller(**given)
-    await closed(client)
+    for name, value in (("api_key", "two words"), ("client_id", ""), ("request_id", "a b"), ("request_id", "x" * 129)):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            client.for_caller(**{name: value})
+    await finished(client.close())
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@BOTH
 async def test_a_callers_key_crosses_neither_networks_nor_proxies_in_plain_text(kind: Any) -> None:
     remote, proxied = kind("10.0.0.1:1", api_key=""), kind("localhost:1", api_key="")
     with pytest.raises(ValueError, match="in plain text: use TLS"):
@@ -101,6 +84,6 @@ async def test_a_callers_key_crosses_neither_networks_nor_proxies_in_plain_text(
         kind("10.0.0.1:1", api_key="", allow_insecure_key=True, uses_proxy=False),
     ):
         assert isinstance(client.for_caller(api_key="theirs"), kind)
-        await closed(client)
-    await closed(remote)
-    await closed(proxied)
+        await finished(client.close())
+    await finished(remote.close())
+    await finished(proxied.close())

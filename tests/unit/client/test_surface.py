@@ -5,16 +5,14 @@ import inspect
 import pydoc
 import re
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.unit.client.conftest import Script, finished
 
 import xuanzang.client as sdk
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
 
 
 def public_methods(cls: Any) -> Any:
@@ -31,10 +29,12 @@ def test_all_is_exactly_the_public_surface() -> None:
     assert len(sdk.__all__) == len(set(sdk.__all__))
 
 
-def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
+def test_both_clients_have_the_same_methods_parameters_and_descriptions() -> None:
     blocking, asynchronous = public_methods(sdk.TranslationClient), public_methods(sdk.AsyncTranslationClient)
     assert list(blocking) == list(asynchronous)
-    for name in blocking:
+    for name, method in blocking.items():
+        assert method.__doc__
+        assert asynchronous[name].__doc__ == method.__doc__
         ours, theirs = (inspect.signature(methods[name]).parameters for methods in (blocking, asynchronous))
         assert [(each.name, each.kind, each.default) for each in ours.values()] == [
             (each.name, each.kind, each.default) for each in theirs.values()
@@ -47,12 +47,6 @@ def test_frameworks_see_which_methods_of_the_asyncio_client_are_awaited() -> Non
     awaited -= {"for_caller", "translate_progressively", "translate_stream"}
     methods = public_methods(sdk.AsyncTranslationClient)
     assert {name for name, method in methods.items() if inspect.iscoroutinefunction(method)} == awaited
-
-
-def test_both_clients_describe_their_methods() -> None:
-    for name, method in public_methods(sdk.TranslationClient).items():
-        assert method.__doc__
-        assert getattr(sdk.AsyncTranslationClient, name).__doc__ == method.__doc__
 
 
 @pytest.mark.parametrize("client", [sdk.TranslationClient, sdk.AsyncTranslationClient])
@@ -83,30 +77,20 @@ def test_explain_takes_the_options_of_a_whole_beam_search() -> None:
     assert on_the_wire | {"source_language", "target_language", "model"} == sdk.ExplainOptions.__optional_keys__
 
 
-def test_every_kind_fate_and_reason_of_the_wire_has_its_counterpart() -> None:
-    for ours, theirs, prefix in (
+@pytest.mark.parametrize(
+    ("ours", "theirs", "prefix"),
+    [
         (sdk.AttentionKind, explanation_pb2.AttentionKind, "ATTENTION_KIND"),
         (sdk.CandidateFate, explanation_pb2.CandidateFate, "CANDIDATE_FATE"),
         (sdk.CandidateReason, explanation_pb2.CandidateReason, "CANDIDATE_REASON"),
-    ):
-        assert {f"{prefix}_{each.name}": each.value for each in ours} == dict(theirs.items())
-
-
-def test_every_finish_reason_of_the_wire_has_its_counterpart() -> None:
-    ours = {f"FINISH_REASON_{reason.name}": reason.value for reason in sdk.FinishReason}
-    assert ours == dict(pb.FinishReason.items())
-
-
-def test_every_pattern_and_outcome_of_the_wire_has_its_counterpart() -> None:
-    patterns = {f"PROTECTED_PATTERN_{pattern.name}": pattern.value for pattern in sdk.ProtectedPattern}
-    assert patterns == dict(pb.ProtectedPattern.items())
-    outcomes = {f"GLOSSARY_OUTCOME_{outcome.name}": outcome.value for outcome in sdk.GlossaryOutcome}
-    assert outcomes == dict(pb.GlossaryOutcome.items())
-
-
-def test_every_quality_flag_of_the_wire_has_its_counterpart() -> None:
-    ours = {f"QUALITY_FLAG_{flag.name}": flag.value for flag in sdk.QualityFlag}
-    assert ours == dict(pb.QualityFlag.items())
+        (sdk.FinishReason, pb.FinishReason, "FINISH_REASON"),
+        (sdk.ProtectedPattern, pb.ProtectedPattern, "PROTECTED_PATTERN"),
+        (sdk.GlossaryOutcome, pb.GlossaryOutcome, "GLOSSARY_OUTCOME"),
+        (sdk.QualityFlag, pb.QualityFlag, "QUALITY_FLAG"),
+    ],
+)
+def test_every_value_of_the_wire_has_its_counterpart(ours: Any, theirs: Any, prefix: str) -> None:
+    assert {f"{prefix}_{each.name}": each.value for each in ours} == dict(theirs.items())
 
 
 def test_every_error_is_a_translation_error() -> None:
@@ -115,16 +99,20 @@ def test_every_error_is_a_translation_error() -> None:
     assert all(issubclass(error, sdk.TranslationError) for error in errors)
 
 
-@pytest.mark.parametrize("call", ["translate_one", "list_models", "translate_stream", "translate_progressively"])
-def test_calls_of_a_closed_client_raise(script: Script, call: str) -> None:
-    client = sdk.TranslationClient(script.address)
-    client.close()
-    with pytest.raises(RuntimeError, match="the client is closed"):
-        getattr(client, call)(*[["a"] if call == "translate_stream" else "a"] * (call != "list_models"))
+REQUEST = pb.TranslateTextRequest(contents=["a"])
+CALLS: dict[str, tuple[Any, ...]] = {
+    "translate_one": ("a",),
+    "list_models": (),
+    "translate_stream": (["a"],),
+    "translate_progressively": ("a",),
+    "replay": (sdk.Capsule(exchanges=(sdk.Exchange(request=REQUEST.SerializeToString(), translation=b""),)),),
+}
 
 
-async def test_calls_of_a_closed_asynchronous_client_raise(script: Script) -> None:
-    client = sdk.AsyncTranslationClient(script.address)
-    await client.close()
+@pytest.mark.parametrize("kind", [sdk.TranslationClient, sdk.AsyncTranslationClient])
+@pytest.mark.parametrize("call", CALLS)
+async def test_calls_of_a_closed_client_raise(script: Script, kind: Any, call: str) -> None:
+    client = kind(script.address)
+    await finished(client.close())
     with pytest.raises(RuntimeError, match="the client is closed"):
-        await client.translate_one("a")
+        await finished(getattr(client, call)(*CALLS[call]))

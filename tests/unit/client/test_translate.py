@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from tests.unit.client.conftest import Client, Script, Serve, offer
 
 from xuanzang.client import (
     FinishReason,
@@ -16,24 +16,20 @@ from xuanzang.client import (
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Client, Script
-
 
 def test_translations_come_in_the_order_of_the_texts(client: Client, script: Script) -> None:
     result = client.translate(["b", "a", "c"], source_language="zh", target_language="en")
     assert [each.text for each in result] == ["B", "A", "C"]
     assert {(each.model, each.model_version) for each in result} == {("zh-en", "1")}
     assert list(script.requests[0].contents) == ["b", "a", "c"]
-
-
-def test_a_lone_text_has_its_own_method(client: Client) -> None:
     assert client.translate_one("猫 a").text == "猫 A"
 
 
 def test_a_string_instead_of_a_sequence_is_refused_with_the_right_method(client: Client, script: Script) -> None:
     with pytest.raises(TypeError, match="translate_one"):
         client.translate(cast("Any", "abc"))
+    with pytest.raises(TypeError, match="suppressed_texts is a sequence of str"):
+        client.translate(["a"], suppressed_texts="cat")
     assert not script.requests
 
 
@@ -43,8 +39,10 @@ def test_no_texts_need_no_call(client: Client, script: Script) -> None:
 
 
 def test_options_that_are_left_out_or_none_are_not_sent(client: Client, script: Script) -> None:
-    client.translate(["a"], beam_size=None)
+    client.translate(["a"], beam_size=None, content_format=None)
+    client.translate(["a"], sampling=SamplingOptions())
     assert script.requests[0] == pb.TranslateTextRequest(contents=["a"], settings=pb.TranslationSettings())
+    assert script.requests[1].settings.options.HasField("sampling")
 
 
 def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
@@ -97,17 +95,6 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
 
 
-def test_sampling_with_the_servers_defaults_is_sampling(client: Client, script: Script) -> None:
-    client.translate(["a"], sampling=SamplingOptions())
-    assert script.requests[0].settings.options.HasField("sampling")
-
-
-def test_a_lone_text_to_suppress_is_refused(client: Client, script: Script) -> None:
-    with pytest.raises(TypeError, match="suppressed_texts is a sequence of str"):
-        client.translate(["a"], suppressed_texts="cat")
-    assert not script.requests
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -119,108 +106,76 @@ def test_a_lone_text_to_suppress_is_refused(client: Client, script: Script) -> N
         ({"length_penalty": "1"}, "options.length_penalty is a str, not a number"),
         ({"return_scores": "yes"}, "return_scores is a str, not a bool"),
         ({"target_prefix": 4}, "options.target_prefix is a int, not a str"),
-        ({"return_quality": "x"}, "return_quality is a str, not a bool"),
         ({"source_language": 4}, "source_language is a int, not a str"),
         ({"model": b"zh-en"}, "model is a bytes, not a str"),
         ({"timeout": "4"}, "timeout is a str, not a number of seconds"),
+        ({"content_format": 2}, "content_format is a int"),
+        ({"texts": ["a", None]}, r"contents\[1\] is a NoneType"),
     ],
 )
 def test_a_type_error_names_the_option_and_the_nearest_one(client: Client, options: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        client.translate(["a"], **options)
+        client.translate(**{"texts": ["a"], **options})
 
 
 @pytest.mark.parametrize(
     ("options", "field"),
     [
+        ({"texts": ["a", "\ud800"]}, "contents[1]"),
         ({"beam_size": 2**40}, "options.beam_size"),
         ({"sampling": SamplingOptions(seed=2**31)}, "options.sampling.seed"),
         ({"target_prefix": "\ud800"}, "options.target_prefix"),
         ({"suppressed_texts": ["a", "\ud800"]}, "options.suppressed_texts[1]"),
     ],
 )
-def test_an_option_that_cannot_be_encoded_is_refused_by_name(client: Client, options: Any, field: str) -> None:
+def test_what_cannot_be_encoded_is_refused_by_name(client: Client, options: Any, field: str) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(field)) as caught:
-        client.translate(["a"], **options)
+        client.translate(**{"texts": ["a"], **options})
     assert [violation.field for violation in caught.value.violations] == [field]
-
-
-def test_invalid_unicode_is_refused_with_its_index(client: Client) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        client.translate(["a", "\ud800"])
-    assert [violation.field for violation in caught.value.violations] == ["contents[1]"]
     assert not caught.value.retryable
 
 
-def test_a_text_of_another_type_is_a_type_error_with_its_index(client: Client) -> None:
-    with pytest.raises(TypeError, match=r"contents\[1\] is a NoneType"):
-        client.translate(cast("Any", ["a", None]))
+def answer(script: Script, *hypotheses: pb.Hypothesis, times: int = 1) -> None:
+    response = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=hypotheses)] * times)
+    script.on_translate = lambda request, context: response
 
 
 def test_hypotheses_keep_scores_counts_and_reasons(client: Client, script: Script) -> None:
-    hypotheses = [
+    tokens = [pb.TokenDetail(text="x", score=-0.25, source_start=1, source_end=2), pb.TokenDetail()]
+    answer(
+        script,
         pb.Hypothesis(
-            text="x",
-            score=-0.5,
-            token_count=3,
-            finish_reason=pb.FINISH_REASON_END_OF_SENTENCE,
-            tokens=[pb.TokenDetail(text="x", score=-0.25, source_start=1, source_end=2), pb.TokenDetail()],
+            text="x", score=-0.5, token_count=3, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE, tokens=tokens
         ),
         pb.Hypothesis(text="y", token_count=4, finish_reason=pb.FINISH_REASON_MAX_LENGTH),
-        pb.Hypothesis(text="", finish_reason=pb.FINISH_REASON_COPIED),
-    ]
-    script.on_translate = lambda request, context: pb.TranslateTextResponse(
-        translations=[pb.Translation(hypotheses=hypotheses)]
+        # A finish reason of a later version.
+        pb.Hypothesis.FromString(pb.Hypothesis(text="z").SerializeToString() + b"\x20\x63"),
     )
     first, second, third = client.translate_one("a").hypotheses
-    assert (first.text, first.score, first.token_count, first.finish_reason) == (
-        "x",
-        -0.5,
-        3,
-        FinishReason.END_OF_SENTENCE,
-    )
+    assert (first.text, first.score, first.token_count) == ("x", -0.5, 3)
     assert first.tokens == (
         TokenDetail(text="x", score=-0.25, source_start=1, source_end=2),
         TokenDetail(text="", score=0.0, source_start=0, source_end=0),
     )
     assert (second.score, second.tokens) == (None, ())
-    assert (second.finish_reason, third.finish_reason) == (FinishReason.MAX_LENGTH, FinishReason.COPIED)
+    reasons = [each.finish_reason for each in (first, second, third)]
+    assert reasons == [FinishReason.END_OF_SENTENCE, FinishReason.MAX_LENGTH, FinishReason.UNSPECIFIED]
 
 
-def test_a_finish_reason_of_a_later_version_reads_as_unspecified(client: Client, script: Script) -> None:
-    hypothesis = pb.Hypothesis.FromString(pb.Hypothesis(text="x").SerializeToString() + b"\x20\x63")
-    assert hypothesis.finish_reason == 99
-    script.on_translate = lambda request, context: pb.TranslateTextResponse(
-        translations=[pb.Translation(hypotheses=[hypothesis])]
-    )
-    assert client.translate_one("a").hypotheses[0].finish_reason is FinishReason.UNSPECIFIED
-
-
-@pytest.mark.parametrize("translations", [[], [pb.Translation()]], ids=["none at all", "without hypothesis"])
-def test_a_missing_translation_is_a_server_fault(
-    client: Client, script: Script, translations: list[pb.Translation]
-) -> None:
-    script.on_translate = lambda request, context: pb.TranslateTextResponse(translations=translations)
+@pytest.mark.parametrize("times", [0, 1], ids=["none at all", "without hypothesis"])
+def test_a_missing_translation_is_a_server_fault(client: Client, script: Script, times: int) -> None:
+    answer(script, times=times)
     with pytest.raises(ServerFaultError):
         client.translate(["a"])
 
 
 def test_models_have_all_fields_of_the_response(client: Client, script: Script) -> None:
-    model = pb.Model(
-        name="zh-en",
-        version="3",
-        source_language_codes=["zh"],
-        target_language_codes=["en"],
-        precision="int8",
-        manifest_sha256="ab" * 32,
-        is_default=True,
-        default_options=pb.DecodingOptions(beam_size=4, length_penalty=1.0, coverage_penalty=0.0),
-        max_source_length=256,
-        max_target_length=300,
-    )
-    script.models = pb.ListModelsResponse(models=[model])
+    offer(script, digest="ab" * 32)
+    model = script.models.models[0]
+    model.precision, model.max_source_length, model.max_target_length = "int8", 256, 300
+    model.default_options.MergeFrom(pb.DecodingOptions(beam_size=4, length_penalty=1.0, coverage_penalty=0.0))
     (read,) = client.list_models()
-    assert (read.name, read.version, read.precision, read.manifest_sha256) == ("zh-en", "3", "int8", "ab" * 32)
+    assert (read.name, read.version, read.precision, read.manifest_sha256) == ("zh-en", "1", "int8", "ab" * 32)
     assert (read.source_languages, read.target_languages, read.is_default) == (("zh",), ("en",), True)
     assert (read.max_source_length, read.max_target_length) == (256, 300)
     assert (read.defaults.beam_size, read.defaults.length_penalty) == (4, 1.0)
@@ -229,13 +184,11 @@ def test_models_have_all_fields_of_the_response(client: Client, script: Script) 
 
 def test_messages_beyond_the_default_four_megabytes_pass(client: Client, script: Script) -> None:
     text = "a" * (3 * 1024 * 1024)
-    script.on_translate = lambda request, context: pb.TranslateTextResponse(
-        translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)])] * 2
-    )
+    answer(script, pb.Hypothesis(text=text), times=2)
     assert [each.text for each in client.translate(["x", "y"])] == [text, text]
 
 
-def test_calls_are_spread_over_all_addresses(serve: Callable[..., Script]) -> None:
+def test_calls_are_spread_over_all_addresses(serve: Serve) -> None:
     scripts = [serve(), serve()]
     with TranslationClient([script.address for script in scripts]) as client:
         for _ in range(1000):  # the second connection may come up a moment after the first
@@ -255,27 +208,12 @@ def test_the_user_agent_names_the_client(client: Client, script: Script) -> None
     assert script.metadata[0]["user-agent"].startswith("xuanzang-client/")
 
 
-@pytest.mark.parametrize("client_id", ["nightly-import", None])
-def test_every_method_sends_the_client_id(client_type: type[Client], script: Script, client_id: str | None) -> None:
-    client = client_type(script.address, client_id=client_id)
-    client.translate(["a"])
-    client.translate_stream(["a"])
-    client.translate_progressively("a")
-    client.list_models()
-    assert [metadata.get("x-client-id") for metadata in script.metadata] == [client_id] * 4
-
-
 @pytest.mark.parametrize("client_id", ["", "x" * 129, "é", "a\nb"])
 def test_a_client_id_that_cannot_be_sent_is_refused(client_id: str) -> None:
     with pytest.raises(ValueError, match="client_id must be 1 to 128 printable ASCII characters"):
         TranslationClient("localhost:1", client_id=client_id)
 
 
-def test_the_format_of_contents_is_sent_by_its_name(client: Client, script: Script) -> None:
-    client.translate_one("<b>a</b>", content_format="html")
-    client.translate_one("a", content_format=None)
-    assert [each.settings.content_format for each in script.requests] == [pb.CONTENT_FORMAT_HTML, 0]
+def test_an_unknown_format_of_contents_is_refused(client: Client) -> None:
     with pytest.raises(InvalidRequestError, match="content_format must be one of text, html, xml"):
         client.translate_one("a", content_format=cast("Any", "rtf"))
-    with pytest.raises(TypeError, match="content_format is a int"):
-        client.translate_one("a", content_format=cast("Any", 2))

@@ -10,49 +10,45 @@ from pathlib import Path
 
 import pytest
 
+from xuanzang.command.commands import script
+
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
+OFFERED = {
+    "docu": "documents",
+    "--ver": "--version",
+    "translate --glossary-n": "--glossary-name",
+    "translate --num": "--num-hypotheses",
+    "translate -f /etc/host": "/etc/hosts",
+    "glossaries cr": "create",
+    "glossaries create --rep": "--replace",
+    "models --js": "--json",
+    "completion z": "zsh",
+}
+OF_SETTINGS = {"serve --kern": "--kernels", "serve --no-kern": "--no-kernels"}
 
-@pytest.fixture(scope="module")
-def script() -> str:
-    command = [sys.executable, "-m", "xuanzang.command", "completion", "bash"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-
-def completed(script: str, folder: Path, *words: str) -> list[str]:
-    """Return what bash offers for the last word."""
+def completed(folder: Path, *typed: str) -> list[list[str]]:
+    """Return what one bash offers for the last word of each line."""
     program = folder / "xuanzang"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m xuanzang.command "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    line = " ".join(f"'{word}'" for word in ("xuanzang", *words))
-    ask = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _xuanzang; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    asked = [
+        f'COMP_WORDS=(xuanzang {line}); COMP_CWORD={len(line.split())}; _xuanzang; echo "${{COMPREPLY[*]}}"\n'
+        for line in typed
+    ]
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script + ask], check=True, capture_output=True, text=True, env=environment)
-    return done.stdout.split()
+    commands = ["bash", "-c", script("bash") + "".join(asked)]
+    done = subprocess.run(commands, check=True, capture_output=True, text=True, env=environment)
+    return [line.split() for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["docu"], ["documents"]),
-        (["--ver"], ["--version"]),
-        (["translate", "--glossary-n"], ["--glossary-name"]),
-        (["translate", "--num"], ["--num-hypotheses"]),
-        (["glossaries", "cr"], ["create"]),
-        (["glossaries", "create", "--rep"], ["--replace"]),
-        (["models", "--js"], ["--json"]),
-        (["completion", "z"], ["zsh"]),
-    ],
-)
-def test_commands_and_flags_are_completed(script: str, tmp_path: Path, words: list[str], offered: list[str]) -> None:
-    assert completed(script, tmp_path, *words) == offered
+def test_commands_flags_and_files_are_completed(tmp_path: Path) -> None:
+    for line, found in zip(OFFERED, completed(tmp_path, *OFFERED), strict=True):
+        assert OFFERED[line] in found
+        assert line.endswith("/host") or len(found) == 1
 
 
-def test_the_flags_of_settings_are_completed_on_and_off(script: str, tmp_path: Path) -> None:
+def test_the_flags_of_settings_are_completed_on_and_off(tmp_path: Path) -> None:
     pytest.importorskip("xuanzang.server")
-    assert completed(script, tmp_path, "serve", "--kern") == ["--kernels"]
-    assert completed(script, tmp_path, "serve", "--no-kern") == ["--no-kernels"]
-
-
-def test_other_words_are_completed_as_files(script: str, tmp_path: Path) -> None:
-    assert "/etc/hosts" in completed(script, tmp_path, "translate", "-f", "/etc/host")
+    assert completed(tmp_path, *OF_SETTINGS) == [[offered] for offered in OF_SETTINGS.values()]

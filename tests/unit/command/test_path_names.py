@@ -21,13 +21,10 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("name", [*NAMES[:3], "", "..", "../../..", "a/b", ".hidden", "-x", "A", "a\nb", "x" * 64])
-def test_a_name_that_is_no_single_part_of_a_path_is_refused(name: str) -> None:
-    if PathName.fits(name):
-        assert PathName(name) == name
-        return
-    with pytest.raises(ValueError, match="a name must be 1 to 63 of a-z"):
-        PathName(name)
+def test_a_name_that_is_no_single_part_of_a_path_is_refused() -> None:
+    for name in ("", "..", "../../..", "a/b", ".hidden", "-x", "A", "a\nb", "x" * 64):
+        with pytest.raises(ValueError, match="a name must be 1 to 63 of a-z"):
+            PathName(name)
 
 
 def test_every_name_stays_in_its_folder(tmp_path: Path) -> None:

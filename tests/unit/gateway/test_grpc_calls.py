@@ -90,9 +90,14 @@ async def described(channel: grpc.aio.Channel) -> dict[str, list[str]]:
     return found
 
 
-async def test_every_listed_service_is_described_with_all_it_needs() -> None:
-    async with serving() as (_, channel):
-        found = await described(channel)
+@pytest.fixture
+async def channel(gateway: RunningGateway) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(gateway.grpc_address) as opened:
+        yield opened
+
+
+async def test_every_listed_service_is_described_with_all_it_needs(channel: grpc.aio.Channel) -> None:
+    found = await described(channel)
     assert {INFERENCE, "google.cloud.translation.v3.TranslationService", "grpc.health.v1.Health"} < found.keys()
     assert "TranslateText" in found["google.cloud.translation.v3.TranslationService"]
 
@@ -113,25 +118,19 @@ async def test_each_service_is_healthy_while_the_server_answers() -> None:
     await running.__aexit__(None, None, None)
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [("x-api-key", KEY), ("x-goog-api-key", KEY), ("authorization", f"Bearer {KEY}")],
-    ids=lambda each: each[0],
-)
-async def test_a_key_goes_to_the_server(metadata: tuple[str, str]) -> None:
+async def test_a_key_goes_to_the_server() -> None:
     server = StandIn(needs_key=True)
     async with serving(server, anonymous=False) as (_, channel):
         stub = stub_of(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.ModelInfer(inference())
-        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.ModelInfer(inference(), metadata=[("x-api-key", "xz_wrong")])
-        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        answer = await stub.ModelInfer(inference(), metadata=[metadata])
-        assert answer.outputs[0].contents.bytes_contents == [b"A"]
+        for metadata in ([], [("x-api-key", "xz_wrong")]):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.ModelInfer(inference(), metadata=metadata)
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        for name, value in (("x-api-key", KEY), ("x-goog-api-key", KEY), ("authorization", f"Bearer {KEY}")):
+            answer = await stub.ModelInfer(inference(), metadata=[(name, value)])
+            assert answer.outputs[0].contents.bytes_contents == [b"A"]
+            assert server.keys[-1] == KEY
         assert (await stub.ServerLive(v2.ServerLiveRequest())).live
-    assert server.keys[-1] == KEY
 
 
 async def test_addresses_have_turns_and_failed_calls_count_against_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,23 +177,19 @@ async def test_callers_who_send_no_message_are_told_off_and_hold_up_nobody() -> 
         assert (await stub.ModelInfer(inference())).id == "7"
 
 
-async def test_nonsense_is_an_invalid_argument_and_an_unknown_method_unimplemented() -> None:
-    async with serving() as (_, channel):
-        for path, code in (
-            (f"/{INFERENCE}/ModelInfer", grpc.StatusCode.INVALID_ARGUMENT),
-            ("/no.such.Service/Call", grpc.StatusCode.UNIMPLEMENTED),
-        ):
-            send: Any = channel.unary_unary(path)
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await send(b"\xff\xff")
-            assert caught.value.code() is code
+async def test_nonsense_is_an_invalid_argument_and_an_unknown_method_unimplemented(channel: grpc.aio.Channel) -> None:
+    for path, code in (
+        (f"/{INFERENCE}/ModelInfer", grpc.StatusCode.INVALID_ARGUMENT),
+        ("/no.such.Service/Call", grpc.StatusCode.UNIMPLEMENTED),
+    ):
+        send: Any = channel.unary_unary(path)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await send(b"\xff\xff")
+        assert caught.value.code() is code
 
 
-@pytest.mark.parametrize(
-    "path", [b"/\xff\xfe", b"\xff", b"", f"/{INFERENCE}/ModelInfer\xff".encode("latin1"), b"/" * 5000]
-)
-async def test_a_path_that_is_no_text_ends_nothing(path: bytes) -> None:
-    async with serving() as (gateway, channel):
+async def test_a_path_that_is_no_text_ends_nothing(gateway: RunningGateway, channel: grpc.aio.Channel) -> None:
+    for path in (b"/\xff\xfe", b"\xff", b"", f"/{INFERENCE}/ModelInfer\xff".encode("latin1"), b"/" * 5000):
         for _ in range(3):
             await exchange(gateway.grpc_port or 0, opening() + Request(path=path).frames(), seconds=2)
         assert (await stub_of(channel).ModelInfer(inference())).id == "7"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 from starlette.datastructures import Headers
 
@@ -43,19 +41,9 @@ def test_other_pages_may_call_only_if_all_may(headers: dict[str, str]) -> None:
     require_known_origin(Headers({"host": HOST, **headers}), listed_origins("*"))
 
 
-@pytest.mark.parametrize(
-    ("host", "is_known"),
-    [
-        ("evil.example:8080", False),
-        ("localhost.evil.example", False),
-        ("127.0.0.1.evil.example", False),
-        ("", False),
-        ("localhost:8080", True),
-        ("page.localhost", True),
-        ("192.168.1.5:8080", True),
-        ("[fd00::1]:8080", True),
-    ],
-)
-def test_a_page_cannot_point_its_name_at_a_gateway_without_keys(host: str, is_known: bool) -> None:
-    with nullcontext() if is_known else pytest.raises(RefusedError, match="names another service"):
+def test_a_page_cannot_point_its_name_at_a_gateway_without_keys() -> None:
+    for host in ("localhost:8080", "page.localhost", "192.168.1.5:8080", "[fd00::1]:8080"):
         require_known_host(Headers({"host": host}), ("loopback", "addresses"))
+    for host in ("evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", ""):
+        with pytest.raises(RefusedError, match="names another service"):
+            require_known_host(Headers({"host": host}), ("loopback", "addresses"))

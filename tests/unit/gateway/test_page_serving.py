@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
 import pytest
+from anyio.from_thread import BlockingPortal
 from gateways import RunningGateway, running_gateway
 
 from xuanzang.gateway.page_serving import HEADERS, page_files
@@ -13,9 +15,9 @@ from xuanzang.gateway.page_serving import HEADERS, page_files
 NOWHERE = "127.0.0.1:9"
 
 
-@pytest.fixture
-async def gateway() -> AsyncIterator[RunningGateway]:
-    async with running_gateway(NOWHERE) as started:
+@pytest.fixture(scope="module")
+def gateway(background: BlockingPortal) -> Iterator[RunningGateway]:
+    with background.wrap_async_context_manager(running_gateway(NOWHERE)) as started:
         yield started
 
 
@@ -43,10 +45,6 @@ async def test_the_policy_allows_scripts_styles_and_calls_of_this_origin_only(ga
     assert allowed["frame-ancestors"] == "'none'"
 
 
-async def test_the_index_is_at_the_root(gateway: RunningGateway) -> None:
-    assert (await gateway.get("/")).body == dict(page_files())["index.html"]
-
-
 async def test_a_browser_that_has_a_file_is_told_so(gateway: RunningGateway) -> None:
     tag = (await gateway.get("/page/main.js")).headers["etag"]
     for known in (tag, f'"other", W/{tag}'):
@@ -56,18 +54,18 @@ async def test_a_browser_that_has_a_file_is_told_so(gateway: RunningGateway) -> 
     assert (await gateway.get("/page/main.js", if_none_match='"other"')).status == 200
 
 
-@pytest.mark.parametrize("path", ["/page/", "/page/none.js", "/page/../settings.py", "/page/%2e%2e/settings.py"])
-async def test_nothing_but_the_page_is_served(gateway: RunningGateway, path: str) -> None:
-    assert (await gateway.get(path)).status == 404
+async def test_nothing_but_the_page_is_served(gateway: RunningGateway) -> None:
+    for path in ("/page/", "/page/none.js", "/page/../settings.py", "/page/%2e%2e/settings.py"):
+        assert (await gateway.get(path)).status == 404
 
 
-async def test_head_is_answered_without_a_body(gateway: RunningGateway) -> None:
-    import asyncio
-
+async def test_the_index_is_at_the_root_and_head_is_answered_without_a_body(gateway: RunningGateway) -> None:
+    index = dict(page_files())["index.html"]
+    assert (await gateway.get("/")).body == index
     request = urllib.request.Request(f"{gateway.url}/", method="HEAD")
     with await asyncio.to_thread(urllib.request.urlopen, request) as answer:
         assert (answer.status, answer.read()) == (200, b"")
-        assert int(answer.headers["content-length"]) == len(dict(page_files())["index.html"])
+        assert int(answer.headers["content-length"]) == len(index)
 
 
 async def test_the_page_can_be_turned_off() -> None:

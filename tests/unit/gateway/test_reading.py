@@ -6,14 +6,13 @@ import asyncio
 import encodings.aliases
 import json
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateways import RunningGateway, running_gateway
-from hypothesis import given
+from gateways import RunningGateway
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from stand_in_server import StandIn, standing_in
+from stand_in_server import StandIn
 from starlette.datastructures import Headers
 
 from xuanzang.gateway.entry.parameters import finite_number, read_parameters, whole_number
@@ -31,24 +30,24 @@ from xuanzang.gateway.errors import RefusedError
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"
 MEGABYTE = 1_000_000
-UTF_8 = {"utf_8", "ascii"}
 
 
 def part(disposition: bytes, content: bytes = b"x") -> bytes:
     return b"--b\r\ncontent-disposition: form-data; " + disposition + b"\r\n\r\n" + content + b"\r\n--b--\r\n"
 
 
-@pytest.mark.parametrize("charset", sorted({*encodings.aliases.aliases, "punycode", "idna", "undefined", "none"}))
-def test_no_decoder_but_that_of_utf_8_can_be_chosen(charset: str) -> None:
-    is_known = encodings.aliases.aliases.get(charset, charset) in UTF_8 and charset in ("utf8", "us_ascii", "ascii")
-    for kind in (FORM, MULTIPART):
+CHARSETS = sorted({*encodings.aliases.aliases, "punycode", "idna", "undefined", "none"} - {"utf8", "ascii"})
+
+
+@pytest.mark.parametrize("kind", [FORM, MULTIPART])
+def test_no_decoder_but_that_of_utf_8_can_be_chosen(kind: str) -> None:
+    for charset in ("utf8", "ascii"):
+        require_charset(Headers({"content-type": f"{kind}; charset={charset}"}))
+    for charset in CHARSETS:
         headers = Headers({"content-type": f"{kind}; charset={charset}"})
-        if is_known and "_" not in charset:
-            require_charset(headers)
-            continue
         with pytest.raises(RefusedError) as refused:
             read_parameters(query=b"", headers=headers, body=part(b'name="q"'))
-        assert (refused.value.fault.status, "utf-8" in str(refused.value)) == (415, True)
+        assert (refused.value.fault.status, "utf-8" in str(refused.value)) == (415, True), charset
 
 
 def deep(size: int) -> bytes:
@@ -113,7 +112,11 @@ async def test_large_requests_are_read_beside_the_event_loop() -> None:
     thread.close()
 
 
-@given(st.dictionaries(st.text(), st.recursive(st.integers(-(2**63), 2**63) | st.text() | st.booleans(), st.lists)))
+LEAVES = st.integers(-(2**63), 2**63) | st.text(max_size=9) | st.booleans()
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(max_size=9), st.recursive(LEAVES, st.lists, max_leaves=4), max_size=3))
 def test_json_is_read_as_it_was_written(value: Any) -> None:
     body = json.dumps(value).encode()
     assert json_value(body) == json_value(b"\xef\xbb\xbf" + body) == value
@@ -217,6 +220,11 @@ NUMBERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def stand_in() -> StandIn:
+    return StandIn(sources=("zh", "en"), targets=("zh", "en"))
+
+
 async def test_no_number_that_a_caller_can_write_makes_the_gateway_fail(gateway: RunningGateway) -> None:
     for path, templates in NUMBERS.items():
         for body in [template.replace("@", each) for template in templates for each in RAW_NUMBERS]:
@@ -234,13 +242,6 @@ async def test_many_faults_are_told_by_the_first_ten_and_their_number(gateway: R
     assert answer.json["error"].endswith("; and 90 more")
     missing = await gateway.post("/v1/translate", json={"texts": ["a"], "options": dict.fromkeys("ab", 1)})
     assert len(missing.json["violations"]) == 3
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[RunningGateway]:
-    server = StandIn(sources=("zh", "en"), targets=("zh", "en"))
-    async with standing_in(server) as address, running_gateway(address, anonymous=True) as running:
-        yield running
 
 
 async def test_others_are_answered_while_large_bodies_are_read(gateway: RunningGateway) -> None:

@@ -6,18 +6,24 @@ import random
 from collections import Counter
 from pathlib import Path
 
-import grpc
 import pytest
 
-from xuanzang.client._commands.connection_arguments import Connection
+from xuanzang.loadtest import loops
 from xuanzang.loadtest.__main__ import main
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.loops import poisson_arrivals
 from xuanzang.loadtest.report import figures, table, write_histogram
-from xuanzang.loadtest.target import Target
-from xuanzang.translation.v1 import translation_pb2 as pb
 
 LOAD = Load(rate=10.0, seconds=10.0, warm_up_seconds=2.0)
+
+
+def workload(texts: str = "一", *sizes: str, seed: int = 0) -> Workload:
+    return Workload(list(texts), Mix.parse(sizes or ["1"]), seed)
+
+
+async def ok(_texts: list[str], _name: int) -> str:
+    await asyncio.sleep(0)
+    return "OK"
 
 
 def record(due: float = 3.0, latency: float = 0.1, code: str = "OK", characters: int = 10, late: float = 0.0) -> Record:
@@ -25,25 +31,23 @@ def record(due: float = 3.0, latency: float = 0.1, code: str = "OK", characters:
 
 
 def test_sizes_come_as_often_as_their_weights_say() -> None:
-    workload = Workload(["一", "二"], Mix.parse(["1:3", "8"]), seed=1)
-    sizes = Counter(len(workload.request()) for _ in range(4000))
+    drawn = workload("一二", "1:3", "8", seed=1)
+    sizes = Counter(len(drawn.request()) for _ in range(4000))
     assert sizes.keys() == {1, 8}
     assert sizes[1] / 4000 == pytest.approx(0.75, abs=0.03)
 
 
-@pytest.mark.parametrize("words", [["0"], ["x"], ["1:-1"], ["1:0"], ["1:inf"], ["2:1:1"]])
-def test_sizes_that_make_no_sense_are_refused(words: list[str]) -> None:
-    with pytest.raises(ValueError, match="texts"):
-        Mix.parse(words)
+def test_sizes_that_make_no_sense_are_refused() -> None:
+    for size in ("0", "x", "1:-1", "1:0", "1:inf", "2:1:1"):
+        with pytest.raises(ValueError, match="texts"):
+            Mix.parse([size])
 
 
 def test_every_text_is_sent_once_before_any_is_repeated() -> None:
-    texts = [str(number) for number in range(10)]
-    workload = Workload(texts, Mix.parse(["1", "4"]), seed=1)
-    drawn: list[str] = []
+    requests, drawn = workload("0123456789", "1", "4", seed=1), ""
     while len(drawn) < 100:
-        drawn += workload.request()
-    assert all(sorted(drawn[start : start + 10]) == texts for start in range(0, 100, 10))
+        drawn += "".join(requests.request())
+    assert all(sorted(drawn[start : start + 10]) == list("0123456789") for start in range(0, 100, 10))
 
 
 def test_arrivals_are_a_poisson_process_and_the_same_for_the_same_seed() -> None:
@@ -88,7 +92,7 @@ async def test_each_name_has_an_equal_part_of_the_requests_in_progress(callers: 
         return "OK"
 
     load = Load(callers=callers, names=names, seconds=0.01, warm_up_seconds=0)
-    await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    await run_load(load, workload(), send, lambda: None)
     assert most == dict.fromkeys(range(names), -(-callers // names))
 
 
@@ -100,17 +104,12 @@ async def test_names_of_an_open_loop_take_turns() -> None:
         return "OK"
 
     load = Load(rate=1000, names=4, seconds=0.05, warm_up_seconds=0)
-    await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    await run_load(load, workload(), send, lambda: None)
     assert sent == [number % 4 for number in range(len(sent))]
 
 
 async def test_a_closed_loop_goes_on_until_there_are_three_answers_a_caller() -> None:
-    async def send(_texts: list[str], _name: int) -> str:
-        await asyncio.sleep(0)
-        return "OK"
-
-    load = Load(callers=5, seconds=0, warm_up_seconds=0)
-    records = await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    records = await run_load(Load(callers=5, seconds=0, warm_up_seconds=0), workload(), ok, lambda: None)
     assert 15 <= len(records) < 20
 
 
@@ -122,59 +121,29 @@ def test_the_rate_is_that_of_the_answers_between_warm_up_and_end() -> None:
     assert figures(closed, later, [20]).texts_per_second == pytest.approx(2 / 10), "it has gone on for 12 seconds"
 
 
-async def test_latency_counts_from_the_time_at_which_a_request_was_due() -> None:
-    async def send(_texts: list[str], _name: int) -> str:
-        return "OK"
+@pytest.mark.parametrize("tick", [0.0, 0.001])
+async def test_an_open_loop_that_is_behind_gets_no_further_behind(monkeypatch: pytest.MonkeyPatch, tick: float) -> None:
+    now = 0.0
 
-    load = Load(rate=2000, seconds=0.05, warm_up_seconds=0)
-    records = await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    def slow_clock() -> float:
+        """Return the time of a clock that advances by five milliseconds whenever it is read."""
+        nonlocal now
+        now += 0.005
+        return now
+
+    monkeypatch.setattr(loops, "perf_counter", slow_clock)
+    late = [now - due async for due in loops.due_times(2000.0, 1.0, random.Random(1), tick=tick)]
+    assert len(late) > 1800
+    assert 0 <= min(late) <= max(late) < 0.02
+
+
+async def test_latency_counts_from_the_time_at_which_a_request_was_due() -> None:
+    records = await run_load(Load(rate=2000, seconds=0.05, warm_up_seconds=0), workload(), ok, lambda: None)
     due = [each.due for each in sorted(records, key=lambda each: each.due)]
     # From the start of the loop, which is just after that of the load.
     expected = list(poisson_arrivals(2000, 0.05, random.Random(0)))
     assert [each - due[0] for each in due] == pytest.approx([each - expected[0] for each in expected], abs=1e-9)
     assert all(each.due <= each.sent <= each.ended for each in records)
-
-
-async def test_an_answer_without_a_translation_is_not_ok() -> None:
-    answers = {"你好。": ["Hello."], "空": [" "], "少": []}
-
-    async def translate(request: pb.TranslateTextRequest, _context: object) -> pb.TranslateTextResponse:
-        texts = answers[request.contents[0]]
-        return pb.TranslateTextResponse(
-            translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)]) for text in texts]
-        )
-
-    server = grpc.aio.server()
-    handler = grpc.unary_unary_rpc_method_handler(
-        translate, pb.TranslateTextRequest.FromString, pb.TranslateTextResponse.SerializeToString
-    )
-    server.add_registered_method_handlers("xuanzang.translation.v1.TranslationService", {"TranslateText": handler})
-    connection = Connection(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", None, 10.0, None, "", False)
-    await server.start()
-    async with Target(connection, 1) as target:
-        assert [await target.translate([text]) for text in answers] == ["OK", "EMPTY", "EMPTY"]
-    await server.stop(None)
-
-
-async def test_names_are_sent_as_client_ids_and_not_with_a_key() -> None:
-    named: list[object] = []
-
-    async def translate(_request: object, context: grpc.aio.ServicerContext[object, object]) -> bytes:
-        named.append(dict(context.invocation_metadata() or ()).get("x-client-id"))
-        return b""
-
-    server = grpc.aio.server()
-    handler: grpc.RpcMethodHandler[object, object] = grpc.unary_unary_rpc_method_handler(translate)
-    server.add_registered_method_handlers("xuanzang.translation.v1.TranslationService", {"TranslateText": handler})
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    async with Target(Connection(address, None, 10.0, "load", "", False), 1, names=2) as target:
-        for name in (0, 1, 0):
-            await target.translate(["一"], name)
-    assert named == ["load-0", "load-1", "load-0"]
-    await server.stop(None)
-    with pytest.raises(ValueError, match="a key is one caller"):
-        Target(Connection(address, None, 10.0, None, "key", False), 1, names=2)
 
 
 def test_percentiles_are_those_of_the_sorted_latencies() -> None:
@@ -220,23 +189,18 @@ def test_the_histogram_file_ends_with_its_maximum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("content", "flags", "message"),
     [
-        ([], "--rate"),
-        (["--rate", "0"], "above 0"),
-        (["--rate", "1", "--warm-up", "30"], "--warm-up"),
-        (["--rate", "1", "--texts-per-request", "x"], "texts"),
+        ("你好。\n", "", "--rate"),
+        ("你好。\n", "--rate 0", "above 0"),
+        ("你好。\n", "--rate 1 --warm-up 30", "--warm-up"),
+        ("你好。\n", "--rate 1 --texts-per-request x", "texts"),
+        ("\n \n", "--rate 1", "has no text"),
     ],
 )
-def test_wrong_arguments_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+def test_wrong_arguments_and_a_file_without_texts_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, flags: str, message: str
 ) -> None:
-    (file := tmp_path / "texts.txt").write_text("你好。\n", encoding="utf-8")
-    assert main(["loadtest", str(file), *flags]) == 2
+    (file := tmp_path / "texts.txt").write_text(content, encoding="utf-8")
+    assert main(["loadtest", str(file), *flags.split()]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_file_without_texts_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (file := tmp_path / "texts.txt").write_text("\n \n")
-    assert main(["loadtest", str(file), "--rate", "1"]) == 2
-    assert "has no text" in capsys.readouterr().err

@@ -7,18 +7,15 @@ lock that one of them held.
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import grpc
 import pytest
+from tests.unit.client.conftest import Script, Silent, aborting
 
 from xuanzang.client import TranslationClient, TranslationError
-
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
 
 Use = Callable[[TranslationClient], object]
 
@@ -66,21 +63,12 @@ def test_an_ended_call_is_freed_at_once(script: Script, use: Use, addresses: int
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_failed_call_is_freed_at_once(script: Script, use: Use) -> None:
-    def refuse(request: object, context: grpc.ServicerContext) -> None:
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "refused")
-
-    script.on_translate = script.on_stream = script.on_progressive = refuse
+    script.on_translate = script.on_stream = script.on_progressive = aborting(grpc.StatusCode.INVALID_ARGUMENT)
     with TranslationClient(script.address) as client:
         assert calls_left_by(use, client) == []
 
 
 def test_a_stream_that_timed_out_is_freed_at_once(script: Script) -> None:
-    def silent(requests: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
-        ended = threading.Event()
-        context.add_callback(ended.set)
-        ended.wait()
-        yield from ()
-
-    script.on_stream = silent
+    Silent(script)
     with TranslationClient(script.address) as client:
         assert calls_left_by(lambda client: list(client.translate_stream(["a"], timeout=0.2)), client) == []

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.unit.client.conftest import Run, Script
 
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def with_provenance(request: Any, content: str) -> pb.Translation:
@@ -81,16 +76,3 @@ def test_a_capsule_holds_a_limited_number_of_texts(run: Run, recording: Script, 
     assert output.count("\n") == 1024
     assert errors == "xuanzang: --capsule: a capsule holds at most 1024 texts\n"
     assert not (tmp_path / "answers.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        (("--provenance",), "--provenance needs --json"),
-        (("--capsule", "x", "--progressive"), "leave out --progressive"),
-    ],
-)
-def test_provenance_and_capsules_need_whole_results(run: Run, flags: tuple[str, ...], reason: str) -> None:
-    code, _, errors = run("translate", *flags, "a")
-    assert code == 2
-    assert reason in errors

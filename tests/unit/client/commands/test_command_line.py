@@ -11,33 +11,31 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from tests.unit.client.conftest import Run, Script, Silent, aborting
 
 from xuanzang.client._commands.progress import Progress
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
-
-Run = Callable[..., tuple[int, str, str]]
+TOKEN: dict[str, Any] = {"text": "A", "score": -0.25, "source_start": 0, "source_end": 1}
+NOT_UTF_8 = "not UTF-8: invalid start byte at byte 0; --encoding NAME"
 
 
 def refuse_long(requests: Any, context: Any) -> Iterator[Any]:
     for request in requests:
-        hypothesis = pb.Hypothesis(
-            text=request.content.upper(), score=-0.25, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE
-        )
         if len(request.content) > 10:
             error = status_pb2.Status(code=3, message="content is longer than 10")
             yield pb.StreamTranslateTextResponse(id=request.id, error=error)
-        else:
-            yield pb.StreamTranslateTextResponse(
-                id=request.id, translation=pb.Translation(hypotheses=[hypothesis]), model="zh-en", model_version="1"
-            )
+            continue
+        reason, tokens = pb.FINISH_REASON_END_OF_SENTENCE, [pb.TokenDetail(**TOKEN)]
+        hypothesis = pb.Hypothesis(text=request.content.upper(), score=-0.25, finish_reason=reason, tokens=tokens)
+        yield pb.StreamTranslateTextResponse(
+            id=request.id, translation=pb.Translation(hypotheses=[hypothesis]), model="zh-en", model_version="1"
+        )
 
 
 def test_texts_on_the_command_line_are_translated_one_per_line(run: Run) -> None:
@@ -66,23 +64,19 @@ def test_lines_of_a_file_are_written_to_another_in_their_order(run: Run, script:
 
 def test_a_refused_line_leaves_an_empty_one_and_is_reported(run: Run, script: Script) -> None:
     script.on_stream = refuse_long
-    code, output, errors = run("translate", given="a\nmuch too long\nc\n")
-    assert (code, output) == (1, "A\n\nC\n")
-    assert errors == "xuanzang: line 2: content is longer than 10\n"
+    refused = (1, "A\n\nC\n", "xuanzang: line 2: content is longer than 10\n")
+    assert run("translate", given="a\nmuch too long\nc\n") == refused
 
 
 def test_json_holds_all_fields_of_each_result(run: Run, script: Script) -> None:
     script.on_stream = refuse_long
     code, output, _ = run("translate", "--json", "a", "much too long")
+    hypothesis = {"text": "A", "score": -0.25, "token_count": 0, "finish_reason": "END_OF_SENTENCE", "tokens": [TOKEN]}
+    error = {"code": "INVALID_ARGUMENT", "message": "content is longer than 10"}
     assert code == 1
-    hypothesis = {"text": "A", "score": -0.25, "token_count": 0, "finish_reason": "END_OF_SENTENCE"}
     assert [json.loads(line) for line in output.splitlines()] == [
         {"index": 0, "source": "a", "model": "zh-en", "model_version": "1", "hypotheses": [hypothesis]},
-        {
-            "index": 1,
-            "source": "much too long",
-            "error": {"code": "INVALID_ARGUMENT", "message": "content is longer than 10"},
-        },
+        {"index": 1, "source": "much too long", "error": error},
     ]
 
 
@@ -91,72 +85,46 @@ def test_scores_stand_before_the_text(run: Run, script: Script) -> None:
     assert run("translate", "--scores", "a") == (0, "-0.2500\tA\n", "")
 
 
-def test_flags_of_the_search_reach_the_server(run: Run, script: Script) -> None:
-    options = "--source zh --target en --model m --beam-size 3 --num-hypotheses 1 --length-penalty 0.5"
-    lengths = "--min-target-length 1 --max-target-length 9"
-    against = "--coverage-penalty 0.25 --repetition-penalty 1.5 --no-repeat-ngram-size 3 --target-prefix I"
-    never = "--suppressed-text cat --suppressed-text dog"
-    given = [word for group in (options, lengths, against, never) for word in group.split()]
-    assert run("translate", "--scores", *given, "a")[0] == 0
-    assert script.requests == [
-        pb.StreamTranslateTextRequest(
-            id="0",
-            content="a",
-            settings=pb.TranslationSettings(
-                source_language_code="zh",
-                target_language_code="en",
-                model="m",
-                options=pb.DecodingOptions(
-                    beam_size=3,
-                    num_hypotheses=1,
-                    length_penalty=0.5,
-                    min_target_length=1,
-                    max_target_length=9,
-                    coverage_penalty=0.25,
-                    repetition_penalty=1.5,
-                    no_repeat_ngram_size=3,
-                    target_prefix="I",
-                    suppressed_texts=["cat", "dog"],
-                ),
-                return_scores=True,
-            ),
-        )
-    ]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("flags", "settings", "options"),
     [
-        (["--sample"], {"options": {"sampling": {}}}),
         (
-            ["--top-k", 5, "--top-p", 0.5, "--temperature", 2, "--seed", 0],
-            {"options": {"sampling": {"top_k": 5, "top_p": 0.5, "temperature": 2, "seed": 0}}},
+            "--source zh --target en --model m --scores",
+            {"source_language_code": "zh", "target_language_code": "en", "model": "m", "return_scores": True},
+            {},
         ),
         (
-            ["--alternatives", "--num-hypotheses", 3],
-            {"return_alternatives": True, "options": {"num_hypotheses": 3}},
+            "--beam-size 3 --num-hypotheses 1 --length-penalty 0.5 --min-target-length 1 --max-target-length 9",
+            {},
+            {
+                "beam_size": 3,
+                "num_hypotheses": 1,
+                "length_penalty": 0.5,
+                "min_target_length": 1,
+                "max_target_length": 9,
+            },
         ),
-        (["--json", "--token-details"], {"token_details": True}),
-        ([], {}),
+        (
+            "--coverage-penalty 0.25 --repetition-penalty 1.5 --no-repeat-ngram-size 3 --target-prefix I",
+            {},
+            {"coverage_penalty": 0.25, "repetition_penalty": 1.5, "no_repeat_ngram_size": 3, "target_prefix": "I"},
+        ),
+        ("--suppressed-text cat --suppressed-text dog", {}, {"suppressed_texts": ["cat", "dog"]}),
+        ("--sample", {}, {"sampling": {}}),
+        (
+            "--top-k 5 --top-p 0.5 --temperature 2 --seed 0",
+            {},
+            {"sampling": {"top_k": 5, "top_p": 0.5, "temperature": 2, "seed": 0}},
+        ),
+        ("--alternatives --num-hypotheses 3", {"return_alternatives": True}, {"num_hypotheses": 3}),
+        ("--json --token-details", {"token_details": True}, {}),
+        ("", {}, {}),
     ],
 )
-def test_flags_request_sampling_alternatives_and_token_details(
-    run: Run, script: Script, arguments: list[Any], expected: dict[str, Any]
-) -> None:
-    assert run("translate", *arguments, "a")[0] == 0
-    assert [request.settings for request in script.requests] == [pb.TranslationSettings(**expected)]
-
-
-def test_json_holds_token_details(run: Run, script: Script) -> None:
-    tokens = [pb.TokenDetail(text="A", score=-0.25, source_start=0, source_end=1)]
-    translation = pb.Translation(hypotheses=[pb.Hypothesis(text="A", tokens=tokens)])
-    script.on_stream = lambda requests, context: (
-        pb.StreamTranslateTextResponse(id=request.id, translation=translation) for request in requests
-    )
-    code, output, _ = run("translate", "--json", "--token-details", "a")
-    assert code == 0
-    [hypothesis] = json.loads(output)["hypotheses"]
-    assert hypothesis["tokens"] == [{"text": "A", "score": -0.25, "source_start": 0, "source_end": 1}]
+def test_flags_reach_the_server(run: Run, script: Script, flags: str, settings: Any, options: Any) -> None:
+    assert run("translate", *flags.split(), "a")[0] == 0
+    expected = pb.TranslationSettings(**settings, **({"options": options} if options else {}))
+    assert script.requests == [pb.StreamTranslateTextRequest(id="0", content="a", settings=expected)]
 
 
 def test_the_client_id_is_sent(run: Run, script: Script) -> None:
@@ -189,14 +157,8 @@ def test_a_part_is_written_before_the_next_one_arrives(start: Callable[..., Any]
 
 
 def test_a_line_refused_in_progressive_mode_is_empty_and_reported(run: Run, script: Script) -> None:
-    answer = script.on_progressive
-
-    def refuse_b(request: Any, context: Any) -> Iterator[Any]:
-        if request.content == "b":
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no b")
-        yield from answer(request, context)
-
-    script.on_progressive = refuse_b
+    answer, refuse = script.on_progressive, aborting(grpc.StatusCode.INVALID_ARGUMENT, "no b")
+    script.on_progressive = lambda request, context: (refuse if request.content == "b" else answer)(request, context)
     assert run("translate", "--progressive", given="a\nb\nc\n") == (1, "A\n\nC\n", "xuanzang: line 2: no b\n")
 
 
@@ -240,55 +202,52 @@ def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(ru
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given", "reason"),
+    ("arguments", "reason"),
     [
-        (["translate", "-f", "no/such/file.txt"], b"", "No such file or directory"),
-        (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
-        (["translate", "--address", "a:1,", "a"], b"", "address is empty"),
-        (["translate", "--tls-cert", os.devnull, "a"], b"", "must be given together"),
-        (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
-        (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
-        (["translate", "--progressive", "--json", "a"], b"", "leave out --json"),
-        (["translate", "--partial-on-deadline", "a"], b"", "needs --progressive"),
-        (["translate", "--token-details", "a"], b"", "needs --json"),
-        (["translate", "--client-id", "", "a"], b"", "client_id must be 1 to 128"),
-        (["translate", "--beam=4", "a"], b"", "xuanzang translate: error: unrecognized arguments: --beam=4; did"),
-        (["translate", "--sorce", "zh", "a"], b"", "--sorce; did you mean --source?"),
-        (["glossaries", "list", "--adress=a:1"], b"", "xuanzang glossaries list: error: unrecognized arguments"),
-        ([], b"", "required: COMMAND"),
+        ("translate -f no/such/file.txt", "No such file or directory"),
+        ("translate --timeout 0 a", "timeout must be a positive number"),
+        ("translate --address a:1, a", "address is empty"),
+        (f"translate --tls-cert {os.devnull} a", "must be given together"),
+        ("translate --beam-size x a", "invalid int value"),
+        ("translate -f x a", "not allowed with argument"),
+        ("translate --progressive --json a", "leave out --json"),
+        ("translate --progressive --capsule x a", "leave out --progressive"),
+        ("translate --partial-on-deadline a", "needs --progressive"),
+        ("translate --token-details a", "needs --json"),
+        ("translate --provenance a", "--provenance needs --json"),
+        ("translate --client-id= a", "client_id must be 1 to 128"),
+        ("translate --beam=4 a", "xuanzang translate: error: unrecognized arguments: --beam=4; did"),
+        ("translate --sorce zh a", "--sorce; did you mean --source?"),
+        ("glossaries list --adress=a:1", "xuanzang glossaries list: error: unrecognized arguments"),
+        ("", "required: COMMAND"),
     ],
 )
-def test_wrong_usage_is_explained_without_traceback_with_code_2(
-    run: Run, arguments: list[str], given: str | bytes, reason: str
+def test_wrong_usage_is_explained_without_traceback_with_code_2(run: Run, arguments: str, reason: str) -> None:
+    code, _, errors = run(*arguments.split())
+    assert (code, reason in errors, "Traceback" in errors) == (2, True, False)
+
+
+@pytest.mark.parametrize("layout", [[], ["--progressive"]])
+def test_a_line_that_is_not_utf8_is_refused_and_the_others_are_translated(
+    run: Run, script: Script, layout: list[str]
 ) -> None:
-    code, _, errors = run(*arguments, given=given)
-    assert code == 2
-    assert reason in errors
-    assert "Traceback" not in errors
-
-
-def test_a_line_that_is_not_utf8_is_refused_and_the_others_are_translated(run: Run, script: Script) -> None:
-    code, output, errors = run("translate", given=b"a\n\xff\nc\n")
+    code, output, errors = run("translate", *layout, given=b"a\n\xff\nc\n")
     assert (code, output) == (1, "A\n\nC\n")
-    assert errors.startswith("xuanzang: line 2: not UTF-8: invalid start byte at byte 0; --encoding NAME")
+    assert errors.startswith(f"xuanzang: line 2: {NOT_UTF_8}")
     assert [request.content for request in script.requests] == ["a", "c"]
 
 
-def test_a_line_that_is_not_utf8_is_refused_in_every_layout(run: Run) -> None:
-    code, output, errors = run("translate", "--progressive", given=b"a\n\xff\nc\n")
-    assert (code, output) == (1, "A\n\nC\n")
-    assert errors.startswith("xuanzang: line 2: not UTF-8: invalid start byte at byte 0; --encoding NAME")
+def test_a_line_that_is_not_utf8_is_an_error_in_json(run: Run) -> None:
     code, output, _ = run("translate", "--json", given=b"b\xff\n")
-    assert code == 1
     result = json.loads(output)
-    assert (result["source"], result["error"]["code"]) == ("b\ufffd", "INVALID_ARGUMENT")
+    assert (code, result["source"], result["error"]["code"]) == (1, "b\ufffd", "INVALID_ARGUMENT")
 
 
-@pytest.mark.parametrize("name", ["gbk", "gb18030", "utf-16", "big5"])
-def test_a_file_is_read_in_the_encoding_that_is_named(run: Run, name: str) -> None:
+def test_a_file_is_read_in_the_encoding_that_is_named(run: Run) -> None:
     lines = [f"{number} 一二三 a" for number in range(300)]
-    code, output, errors = run("translate", "--encoding", name, "-f", "-", given="\n".join(lines).encode(name))
-    assert (code, output.splitlines(), errors) == (0, [line.upper() for line in lines], "")
+    for name in ("gbk", "gb18030", "utf-16", "big5"):
+        code, output, errors = run("translate", "--encoding", name, "-f", "-", given="\n".join(lines).encode(name))
+        assert (code, output.splitlines(), errors) == (0, [line.upper() for line in lines], "")
 
 
 def test_each_line_of_a_file_in_another_encoding_is_named(run: Run) -> None:
@@ -340,20 +299,12 @@ def test_ctrl_c_between_two_lines_ends_the_command(start: Callable[..., Any]) ->
 
 
 def test_ctrl_c_during_a_call_ends_the_command_and_the_call(start: Callable[..., Any], script: Script) -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def never(requests: Any, context: Any) -> Iterator[Any]:
-        context.add_callback(ended.set)
-        begun.set()
-        ended.wait(30)
-        yield from ()
-
-    script.on_stream = never
+    silent = Silent(script)
     process = start("translate", "a")
-    assert begun.wait(30)
+    assert silent.begun.wait(30)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    assert ended.wait(10)
+    assert silent.ended.wait(10)
     assert process.stderr.read() == b""
 
 
@@ -390,3 +341,13 @@ def test_progress_counts_to_the_end_on_one_line() -> None:
     last = screen.getvalue().rstrip().rsplit("\r", 1)[-1]
     assert last.startswith("[" + "#" * 30 + "] 100%  3/3 lines")
     assert "0:00 left" in last
+
+
+def test_progress_reaches_numbers_of_what_it_counts() -> None:
+    screen = io.StringIO()
+    progress = Progress(4, screen, noun="texts")
+    progress.reach(0)
+    progress.reach(4)
+    progress.close()
+    assert "4/4 texts" in screen.getvalue()
+    assert screen.getvalue().endswith("left\x1b[K\n")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.unit.client.conftest import Script
 
 from xuanzang.client import (
     AttentionKind,
@@ -17,9 +18,6 @@ from xuanzang.client import (
 from xuanzang.client._commands.explain import lines
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Script
 
 ANSWER = explanation_pb2.Explanation(
     source_tokens=[explanation_pb2.SourceToken(piece="▁猫", id=7, start=0, end=1)],

@@ -3,16 +3,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from tests.unit.client.conftest import Client, Script, aborting, finished
 
 from xuanzang import client as sdk
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-if TYPE_CHECKING:
-    from tests.unit.client.conftest import Client, Script
 
 
 def test_the_parts_form_the_text_and_the_last_has_the_translation(client: Client) -> None:
@@ -58,7 +56,7 @@ def test_each_part_is_yielded_before_the_next_one_is_sent(script: Script) -> Non
 
 
 def test_a_refusal_is_raised_at_the_first_part(client: Client, script: Script) -> None:
-    script.on_progressive = lambda request, context: context.abort(grpc.StatusCode.INVALID_ARGUMENT, "too long")
+    script.on_progressive = aborting(grpc.StatusCode.INVALID_ARGUMENT, "too long")
     with pytest.raises(sdk.InvalidRequestError, match="too long"):
         client.translate_progressively("a")
 
@@ -76,20 +74,6 @@ def test_an_end_without_translation_is_a_server_fault(
     script.on_progressive = lambda request, context: iter(answers)
     with pytest.raises(sdk.ServerFaultError, match="without a translation"):
         client.translate_progressively("a")
-
-
-def test_a_call_refused_before_its_first_part_is_retried(client: Client, script: Script) -> None:
-    refusals = iter(range(2))
-    answer = script.on_progressive
-
-    def respond(request: Any, context: Any) -> Iterator[Any]:
-        if next(refusals, None) is not None:
-            context.set_trailing_metadata((("grpc-retry-pushback-ms", "1"),))
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "not now")
-        yield from answer(request, context)
-
-    script.on_progressive = respond
-    assert "".join(part.text_delta for part in client.translate_progressively("abc")) == "ABC"
 
 
 def endless(ended: threading.Event) -> Any:
@@ -111,21 +95,17 @@ def test_the_timeout_applies_to_the_whole_call(client: Client, script: Script) -
     assert ended.wait(10)
 
 
-def test_leaving_early_cancels_the_call(script: Script) -> None:
+@pytest.mark.parametrize("kind", [sdk.TranslationClient, sdk.AsyncTranslationClient])
+async def test_leaving_early_cancels_the_call(script: Script, kind: Any) -> None:
     ended = threading.Event()
     script.on_progressive = endless(ended)
-    with sdk.TranslationClient(script.address) as client:
-        for part in client.translate_progressively("a"):
-            assert part.text_delta == "A"
-            break
-        assert ended.wait(10)
-
-
-async def test_leaving_an_asynchronous_call_early_cancels_it(script: Script) -> None:
-    ended = threading.Event()
-    script.on_progressive = endless(ended)
-    async with sdk.AsyncTranslationClient(script.address) as client:
-        parts = client.translate_progressively("a")
+    client = kind(script.address)
+    parts = client.translate_progressively("a")
+    if isinstance(client, sdk.AsyncTranslationClient):
         assert (await anext(parts)).text_delta == "A"
         await parts.aclose()
-        assert await asyncio.to_thread(ended.wait, 10)
+    else:
+        assert next(parts).text_delta == "A"
+        del parts
+    assert await asyncio.to_thread(ended.wait, 10)
+    await finished(client.close())

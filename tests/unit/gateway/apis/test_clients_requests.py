@@ -1,113 +1,212 @@
-"""Requests as thirty clients send them: each gets its translation where it looks for it, and of its text alone."""
+"""Requests as some fifty tools send them, and where each looks for its translation, of its text alone."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 import pytest
-from gateways import RunningGateway, running_gateway
-from stand_in_server import KEY, StandIn, standing_in
+from gateways import Answer, RunningGateway
+from stand_in_server import KEY, StandIn
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
-CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+CHAT = "/v1/chat/completions"
 ENGINE = "You are a professional, authentic machine translation engine."
 ENGINE_ZH = "你是一个专业的翻译引擎，只输出译文。"
+BEARER = {"authorization": "Bearer {key}"}
+DEEPL_KEY = {"authorization": "DeepL-Auth-Key {key}"}
+MICROSOFT_KEY = {"Ocp-Apim-Subscription-Key": "{key}", "Ocp-Apim-Subscription-Region": "any"}
+MICROSOFT = "/translate?api-version=3.0&to=zh-Hans"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A request, and where its client looks for the translation."""
+class Sent(NamedTuple):
+    """A request; {key} stands for the key that the tool's user enters, which is empty without one."""
 
     path: str
-    body: Any = None
+    body: Any
+    """None: GET; what is no text is sent as JSON, or as the fields of a form."""
+    at: str
+    """Where the tool looks in the answer: paths of names and indices; * is every element."""
+    expected: Any = "你好"
+    """What stands there; a tuple for several paths."""
     kind: str = JSON
-    """Content type; a body that is no text is sent as JSON."""
-    read: Callable[[Any], Any]
-    headers: Mapping[str, str] = field(default_factory=dict)
-    to: str = "zh"
-    """Language into which hello or 猫 is translated."""
+    headers: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
+    texts: tuple[str, ...] | None = ("hello",)
+    """The texts that the server is asked to translate; None: to detect."""
+    without_key: int = 401
+    """Status if the server asks for a key, and gets none."""
 
 
-def chat(prompt: str, *system: str, model: str = "auto-zh", to: str = "zh", **more: Any) -> Request:
+def chat(prompt: str, *system: str, model: str = "auto-zh", to: str = "zh", **more: Any) -> Sent:
     messages = [*({"role": "system", "content": each} for each in system), {"role": "user", "content": prompt}]
+    text, expected = ("hello", "你好") if to == "zh" else ("猫", "cat")
     body = {"model": model, "messages": messages, **more}
-    return Request(path=CHAT, body=body, read=lambda got: got["choices"][0]["message"]["content"], to=to)
+    return Sent(CHAT, body, "choices.0.message.content", expected, headers=BEARER, texts=(text,))
 
 
-def responded(given: Any, **more: Any) -> Request:
+def responded(given: Any, **more: Any) -> Sent:
     body = {"model": "en-zh", "input": given, **more}
-    return Request(path=RESPONSES, body=body, read=lambda got: got["output"][0]["content"][0]["text"])
+    return Sent("/v1/responses", body, "output.0.content.0.text", headers=BEARER)
 
 
-def deepl(body: Any, kind: str = FORM, path: str = "/v2/translate") -> Request:
-    headers = {"authorization": f"DeepL-Auth-Key {KEY}"}
-    return Request(path=path, body=body, kind=kind, read=lambda got: got["translations"][0]["text"], headers=headers)
+def libre(path: str, body: Any, at: str = "translatedText", expected: Any = "你好", **more: Any) -> Sent:
+    return Sent(path, body, at, expected, without_key=403, **more)
 
 
-REQUESTS = {
-    "curl, LibreTranslate, raw UTF-8 in a form": Request(
-        path="/translate", body="q=猫&source=zh&target=en", kind=FORM, read=lambda got: got["translatedText"], to="en"
+FROM_EN = {"q": "hello", "source": "en", "target": "zh", "api_key": "{key}"}
+DEEPLX = {"text": "hello", "source_lang": "EN", "target_lang": "ZH"}
+BOTH, BOTH_IN_CHINESE = ["hello", "cat"], ["你好", "猫"]
+TENSOR = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["hello"]}
+
+SENT = {
+    "curl, LibreTranslate, raw UTF-8 in a form": libre(
+        "/translate", "q=猫&source=zh&target=en&api_key={key}", expected="cat", kind=FORM, texts=("猫",)
     ),
-    "LibreTranslate, GET": Request(
-        path=f"/translate?q={quote('猫')}&source=auto&target=en", read=lambda got: got["translatedText"], to="en"
+    "LibreTranslate, GET": libre(
+        f"/translate?q={quote('猫')}&source=auto&target=en&api_key={{key}}", None, expected="cat", texts=("猫",)
     ),
-    "LibreTranslate, JSON without a content type": Request(
-        path="/translate",
-        body='{"q": "hello", "source": "en", "target": "zh", "alternatives": 0, "client": "x"}',
+    "LibreTranslate, JSON without a content type": libre(
+        "/translate", json.dumps(FROM_EN | {"alternatives": 0, "client": "x"}), kind=FORM
+    ),
+    "LibreTranslate, with a byte order mark": libre("/translate", "\ufeff" + json.dumps(FROM_EN)),
+    "Weblate": libre("/translate", FROM_EN, kind=FORM),
+    "Mastodon": libre(
+        "/translate",
+        FROM_EN | {"q": BOTH, "source": "auto", "format": "html"},
+        "translatedText detectedLanguage.*.language",
+        (BOTH_IN_CHINESE, ["en", "en"]),
+        texts=("hello", "cat"),
+    ),
+    "Discourse, detection": libre(
+        "/detect", {"q": "hello", "api_key": "{key}"}, "0.language", "en", kind=FORM, texts=None
+    ),
+    "SubtitleEdit": libre("/translate", {"q": "hello", "source": "en", "target": "zh"}),
+    "DeepL with a context": Sent(
+        "/v2/translate",
+        "text=hello&target_lang=ZH&context=greetings&model_type=quality_optimized",
+        "translations.0.text",
         kind=FORM,
-        read=lambda got: got["translatedText"],
+        headers=DEEPL_KEY,
+        without_key=403,
     ),
-    "LibreTranslate, with a byte order mark": Request(
-        path="/translate",
-        body='\ufeff{"q": "hello", "source": "en", "target": "zh"}',
-        read=lambda got: got["translatedText"],
+    "DeepL, GET": Sent(
+        "/v2/translate?text=hello&target_lang=ZH", None, "translations.0.text", headers=DEEPL_KEY, without_key=403
     ),
-    "DeepL with a context": deepl("text=hello&target_lang=ZH&context=greetings&model_type=quality_optimized"),
-    "DeepL with a formality": deepl({"text": ["hello"], "target_lang": "ZH", "formality": "less"}, JSON),
-    "DeepL, GET": deepl(None, path="/v2/translate?text=hello&target_lang=ZH"),
-    "DeepL with a new option": deepl({"text": ["hello"], "target_lang": "ZH", "show_something": True}, JSON),
-    "hcfy": Request(
-        path="/hcfy",
-        body={"name": "x", "text": "hello", "destination": ["英语", "中文(简体)"], "source": "英语"},
-        read=lambda got: got["result"][0],
+    "Easydict": Sent(
+        "/v2/translate",
+        DEEPLX | {"source_lang": "auto", "target_lang": "ZH-HANS"},
+        "translations.0.text",
+        kind=f"{FORM}; charset=utf-8",
+        headers=DEEPL_KEY,
+        without_key=403,
     ),
-    "Apertium": Request(
-        path="/translate?q=hello&langpair=en|zh_CN&prefs=x", read=lambda got: got["responseData"]["translatedText"]
+    "read-frog": Sent("/translate?token={key}", DEEPLX | {"source_lang": "auto"}, "data"),
+    "Bob, DeepLX": Sent("/translate?token={key}", DEEPLX, "data alternatives", ("你好", [])),
+    "kiss-translator, DeepLX": Sent("/translate", DEEPLX, "data source_lang", ("你好", "EN"), headers=BEARER),
+    "DeepLX from a page of a browser": Sent(
+        "/translate?token={key}", DEEPLX, "code data", (200, "你好"), kind="text/plain;charset=UTF-8"
     ),
-    "Microsoft with a token": Request(
-        path="/translate?api-version=3.0&to=zh-Hans&includeAlignment=false",
-        body=[{"Text": "hello"}],
-        read=lambda got: got[0]["translations"][0]["text"],
-        headers={"authorization": f"Bearer {KEY}"},
+    "immersive-translate": Sent(
+        "/imme?token={key}",
+        {"source_lang": "auto", "target_lang": "zh-CN", "text_list": BOTH},
+        "translations.*.text translations.*.detected_source_lang",
+        (BOTH_IN_CHINESE, ["en", "en"]),
+        texts=("hello", "cat"),
     ),
-    "Google v2, GET": Request(
-        path=f"/language/translate/v2?q=hello&target=zh-CN&key={KEY}&format=text&alt=json",
-        read=lambda got: got["data"]["translations"][0]["translatedText"],
+    "immersive-translate, at the address of others": Sent(
+        "/translate?token={key}",
+        {"source_lang": "en", "target_lang": "zh-CN", "text_list": ["hello"]},
+        "translations.0.text",
     ),
-    "Google v3": Request(
-        path="/v3/projects/p/locations/global:translateText",
-        body={"contents": ["hello"], "targetLanguageCode": "zh", "mimeType": "text/plain"},
-        read=lambda got: got["translations"][0]["translatedText"],
+    "kiss-translator": Sent(
+        "/kiss", {"text": "hello", "from": "auto", "to": "zh-CN"}, "text src", ("你好", "en"), headers=BEARER
     ),
-    "Google's page, lists": Request(
-        path="/translate_a/single?client=gtx&sl=auto&tl=zh-CN&dt=t&dt=bd&q=hello",
-        read=lambda got: "".join(each[0] for each in got[0]),
+    "kiss-translator, several texts": Sent(
+        "/kiss",
+        {"texts": BOTH, "from": "en", "to": "zh-CN"},
+        "translations.*.text translations.*.src",
+        (BOTH_IN_CHINESE, ["en", "en"]),
+        headers=BEARER,
+        texts=("hello", "cat"),
     ),
-    "Google's page, an object": Request(
-        path="/translate_a/single?client=gtx&sl=en&tl=zh-CN&dt=t&dj=1",
-        body="q=hello",
+    "kiss-translator, with a header of its own": Sent(
+        "/kiss", {"text": "hello", "from": "en", "to": "zh-CN"}, "text", headers={"KEY": "{key}"}
+    ),
+    "zotero-pdf-translate": Sent(
+        "/translate", {"text": "hello", "from": "en", "to": "zh-Hans"}, "result", headers={"authorization": "{key}"}
+    ),
+    "STranslate, MTranServer": Sent(
+        "/translate?token={key}",
+        {"from": "en", "to": "zh", "text": "hello"},
+        "result",
+        kind="application/json; charset=utf-8",
+    ),
+    "MTranServer's batches": Sent(
+        "/translate/batch",
+        {"from": "en", "to": "zh-Hans", "texts": BOTH, "html": False},
+        "results",
+        BOTH_IN_CHINESE,
+        headers=BEARER,
+        texts=("hello", "cat"),
+    ),
+    "hcfy": Sent(
+        "/hcfy",
+        {"name": "x", "text": "hello", "destination": ["英语", "中文(简体)"], "source": "英语"},
+        "result.0",
+        headers=BEARER,
+    ),
+    "STranslate, Microsoft": Sent(
+        MICROSOFT,
+        [{"text": "hello"}],
+        "0.translations.0.text 0.detectedLanguage.language",
+        ("你好", "en"),
+        headers=MICROSOFT_KEY,
+    ),
+    "kiss-translator, Microsoft": Sent(
+        f"{MICROSOFT}&from=en",
+        [{"Text": "hello"}, {"Text": "cat"}],
+        "*.translations.0.text",
+        BOTH_IN_CHINESE,
+        headers=MICROSOFT_KEY,
+        texts=("hello", "cat"),
+    ),
+    "Microsoft with a token": Sent(
+        f"{MICROSOFT}&includeAlignment=false", [{"Text": "hello"}], "0.translations.0.text", headers=BEARER
+    ),
+    "OmegaT": Sent(
+        "/translate?q=hello+cat&markUnknown=no&langpair=en|zh_CN&key={key}&prefs=x",
+        None,
+        "responseStatus responseData.translatedText",
+        (200, "你好 猫"),
+        texts=("hello cat",),
+    ),
+    "Google v2, GET": Sent(
+        "/language/translate/v2?q=hello&target=zh-CN&key={key}&format=text&alt=json",
+        None,
+        "data.translations.0.translatedText",
+    ),
+    "Google v3": Sent(
+        "/v3/projects/p/locations/global:translateText",
+        {"contents": ["hello"], "targetLanguageCode": "zh", "mimeType": "text/plain"},
+        "translations.0.translatedText",
+        headers=BEARER,
+    ),
+    "Google's page, lists": Sent(
+        "/translate_a/single?client=gtx&sl=auto&tl=zh-CN&dt=t&dt=bd&q=hello", None, "0.0.0", headers=BEARER
+    ),
+    "Google's page, an object": Sent(
+        "/translate_a/single?client=gtx&sl=en&tl=zh-CN&dt=t&dj=1",
+        "q=hello",
+        "sentences.0.trans",
         kind=FORM,
-        read=lambda got: "".join(each["trans"] for each in got["sentences"]),
+        headers=BEARER,
     ),
-    "Google's page, several": Request(
-        path="/translate_a/t?client=gtx&sl=auto&tl=zh-CN", body="q=hello", kind=FORM, read=lambda got: got[0][0]
+    "Google's page, several": Sent(
+        "/translate_a/t?client=gtx&sl=auto&tl=zh-CN", "q=hello", "0.0", kind=FORM, headers=BEARER
     ),
-    "OpenAI, a system message beside a pair": chat("hello", "You are a helpful assistant.", model="en-zh", to="zh"),
+    "OpenAI, a system message beside a pair": chat("hello", "You are a helpful assistant.", model="en-zh"),
     "OpenAI, fields of a new version": chat("hello", verbosity="low", service_tier="auto", tools=[], stop=None),
     "openai-translator": chat('translate from English to 简体中文:\n\n"hello" =>', ENGINE, model="tiny"),
     "Bob": chat("translate from Chinese to English:\n\n猫", "You translate text.", model="tiny", to="en"),
@@ -140,45 +239,68 @@ REQUESTS = {
     "OpenAI's responses, parts": responded(
         [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}], instructions="Be brief.", store=False
     ),
-    "Open Inference Protocol": Request(
-        path="/v2/models/tiny/infer",
-        body={
-            "inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["hello"]}],
-            "parameters": {"target_language_code": "zh"},
-        },
-        read=lambda got: got["outputs"][0]["data"][0],
+    "Open Inference Protocol": Sent(
+        "/v2/models/tiny/infer",
+        {"inputs": [TENSOR], "parameters": {"target_language_code": "zh"}},
+        "outputs.0.data.0",
+        headers=BEARER,
     ),
-    "the gateway's own": Request(
-        path="/v1/translate",
-        body={"texts": ["hello"], "target_language": "zh"},
-        read=lambda got: got["translations"][0]["text"],
+    "the gateway's own": Sent(
+        "/v1/translate", {"texts": ["hello"], "target_language": "zh"}, "translations.0.text", headers=BEARER
     ),
 }
+KEYLESS = {"SubtitleEdit"}
+"""Its JSON with a key lacks a comma."""
 
 
-@pytest.fixture
-def server() -> StandIn:
-    return StandIn(
-        sources=("en", "zh"),
-        targets=("en", "zh"),
-        detected={"hello": "en", "猫": "zh"},
-        phrases=[{"en": "hello", "zh": "你好"}, {"en": "cat", "zh": "猫"}],
-    )
+@pytest.fixture(scope="module")
+def stand_in() -> StandIn:
+    phrases = [{"en": "hello", "zh": "你好"}, {"en": "cat", "zh": "猫"}]
+    detected = {"hello": "en", "cat": "en", "猫": "zh"}
+    return StandIn(sources=("en", "zh"), targets=("en", "zh"), detected=detected, phrases=phrases)
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-async def test_a_client_gets_the_translation_of_its_text(name: str, gateway: RunningGateway, server: StandIn) -> None:
-    request = REQUESTS[name]
-    headers: dict[str, Any] = dict(request.headers)
-    if request.body is None:
-        answer = await gateway.get(request.path, **headers)
-    else:
-        data = (request.body if isinstance(request.body, str) else json.dumps(request.body)).encode()
-        answer = await gateway.post(request.path, data=data, content_type=request.kind, **headers)
+def found(answer: Any, path: str) -> Any:
+    """Return what stands at a path in an answer."""
+    step, _, rest = path.partition(".")
+    if step == "*":
+        return [found(each, rest) for each in answer]
+    value = answer[int(step)] if step.isdigit() else answer[step]
+    return found(value, rest) if rest else value
+
+
+def keyed(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return {name: keyed(each, key) for name, each in value.items()}
+    return value.replace("{key}", key) if isinstance(value, str) else value
+
+
+async def answer_to(sent: Sent, gateway: RunningGateway, key: str = "") -> Answer:
+    path, body, headers = keyed(sent.path, key), keyed(sent.body, key), keyed(sent.headers, key)
+    if body is None:
+        return await gateway.get(path, **headers)
+    if not isinstance(body, str):
+        body = urlencode(body, doseq=True) if sent.kind.startswith(FORM) else json.dumps(body, ensure_ascii=False)
+    return await gateway.post(path, data=body.encode(), content_type=sent.kind, **headers)
+
+
+@pytest.mark.parametrize("name", SENT)
+async def test_tools_find_translations_where_they_look_for_them(
+    name: str, gateway: RunningGateway, server: StandIn
+) -> None:
+    sent = SENT[name]
+    answer = await answer_to(sent, gateway)
     assert answer.status == 200, answer.body
-    text, expected = ("hello", "你好") if request.to == "zh" else ("猫", "cat")
-    assert request.read(answer.json) == expected
-    assert list(server.asked[-1].contents) == [text]
+    values = tuple(found(answer.json, path) for path in sent.at.split())
+    assert values == (sent.expected if isinstance(sent.expected, tuple) else (sent.expected,))
+    assert [tuple(each.contents) for each in server.asked[-1:]] == ([sent.texts] if sent.texts else [])
+
+
+@pytest.mark.parametrize("name", [name for name in SENT if name not in KEYLESS])
+async def test_keys_reach_the_server_from_where_tools_put_them(name: str, guarded: RunningGateway) -> None:
+    assert (await answer_to(SENT[name], guarded, KEY)).status == 200
+    for key in ("", "xz_wrong"):
+        assert (await answer_to(SENT[name], guarded, key)).status == SENT[name].without_key
 
 
 @pytest.mark.parametrize(
@@ -217,21 +339,6 @@ async def test_a_response_grows_in_events(gateway: RunningGateway) -> None:
             await client.responses.create(model="en-zh", input="a", previous_response_id="resp_1")
 
 
-async def test_hcfys_second_language_is_for_texts_in_the_first(gateway: RunningGateway) -> None:
-    answer = await gateway.post("/hcfy", json={"text": "猫\n猫", "destination": ["中文(简体)", "英语"]})
-    assert answer.json == {"text": "猫\n猫", "from": "中文(简体)", "to": "英语", "result": ["cat", "cat"]}
-
-
-async def test_the_key_is_the_token_that_microsofts_clients_ask_for(server: StandIn) -> None:
-    server.needs_key = True
-    async with standing_in(server) as address, running_gateway(address, anonymous=False) as guarded:
-        path = "/sts/v1.0/issueToken"
-        given = await guarded.post(path, data=b"", ocp_apim_subscription_key=KEY)
-        assert (given.status, given.body.decode()) == (200, KEY)
-        assert (await guarded.post(path, data=b"")).status == 401
-        assert (await guarded.post(path, data=b"", ocp_apim_subscription_key="xz_wrong")).status == 401
-
-
 @pytest.mark.parametrize(
     ("path", "status", "named"),
     [
@@ -246,11 +353,12 @@ async def test_the_key_is_the_token_that_microsofts_clients_ask_for(server: Stan
         (CHAT, 401, "authorization: Bearer KEY"),
     ],
 )
-async def test_who_has_no_key_is_told_where_it_goes(server: StandIn, path: str, status: int, named: str) -> None:
-    async with standing_in(server) as address, running_gateway(address, anonymous=False) as guarded:
-        answer = await guarded.post(path, data=b"")
-        assert (answer.status, named in answer.body.decode()) == (status, True)
-        assert answer.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
+async def test_who_has_no_key_is_told_where_it_goes(
+    guarded: RunningGateway, path: str, status: int, named: str
+) -> None:
+    answer = await guarded.post(path, data=b"")
+    assert (answer.status, named in answer.body.decode()) == (status, True)
+    assert answer.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/v1/embeddings", "/page/none.js", "/v1/translate/x"])

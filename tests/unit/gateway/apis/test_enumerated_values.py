@@ -84,8 +84,8 @@ async def test_known_values_are_taken_and_others_refused_by_name(gateway: Runnin
     rng = random.Random(each.name)
     for value in each.known:
         assert (await answered(gateway, each, value))[0] == 200, value
-    strange = ["".join(rng.choices("abcxyz0189_-", k=rng.randint(2, 12))) for _ in range(4)]
-    for value in (f"{each.known[0]}x", f"no{each.known[-1]}", "invalid", "none", "2", *strange):
+    strange = "".join(rng.choices("abcxyz0189_-", k=rng.randint(2, 12)))
+    for value in (f"{each.known[0]}x", f"no{each.known[-1]}", "none", "2", strange):
         status, message = await answered(gateway, each, value)
         assert status == 400, value
         assert each.name in message or "mime_type" in message, message

@@ -8,9 +8,9 @@ from typing import Any
 
 import grpc
 import pytest
-from gateways import RunningGateway
+from gateways import RunningGateway, running_gateway
 from google.protobuf.duration_pb2 import Duration
-from stand_in_server import StandIn
+from stand_in_server import StandIn, standing_in
 
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -67,70 +67,64 @@ async def test_texts_are_translated_in_their_order(client: Any) -> None:
     assert await translated(client, ["a", "b", "", "d"]) == ["A", "B", "", "D"]
 
 
-@pytest.mark.parametrize("parent", ["projects/any", PARENT])
-async def test_a_translation_names_the_model_in_googles_form(client: Any, parent: str) -> None:
-    request = {"contents": ["a"], "target_language_code": "en", "parent": parent}
-    answer = await asyncio.to_thread(client.translate_text, request=request)
-    assert answer.translations[0].model == f"{PARENT}/models/tiny/1"
-    assert answer.translations[0].detected_language_code == "zh"
+async def test_a_translation_names_the_model_in_googles_form(client: Any) -> None:
+    for parent in ("projects/any", PARENT):
+        request = {"contents": ["a"], "target_language_code": "en", "parent": parent}
+        (found,) = (await asyncio.to_thread(client.translate_text, request=request)).translations
+        assert (found.model, found.detected_language_code) == (f"{PARENT}/models/tiny/1", "zh")
 
 
-@pytest.mark.parametrize("model", ["", f"{PARENT}/models/general/nmt", f"{PARENT}/models/tiny", "tiny"])
-async def test_a_model_is_googles_general_one_or_a_served_one(client: Any, model: str) -> None:
-    assert await translated(client, ["a"], model=model) == ["A"]
-
-
-async def test_a_model_that_is_not_served_is_not_found(client: Any) -> None:
+async def test_a_model_is_googles_general_one_or_a_served_one(client: Any) -> None:
+    for model in ("", f"{PARENT}/models/general/nmt", f"{PARENT}/models/tiny", "tiny"):
+        assert await translated(client, ["a"], model=model) == ["A"]
     await refused(client, exceptions.NotFound, model=f"{PARENT}/models/large")
 
 
-def faults() -> Iterator[Any]:
-    yield pytest.param({"model": "projects/p/models"}, ["model"], id="model")
-    yield pytest.param({"mime_type": "text/markdown"}, ["mime_type"], id="MIME type")
-    yield pytest.param({"labels": {str(number): "" for number in range(65)}}, ["labels"], id="many labels")
-    yield pytest.param({"labels": {"key": "x" * 64}}, ["labels"], id="long label")
-    yield pytest.param({"glossary_config": {"glossary": "g"}}, ["glossary_config.glossary"], id="glossary's name")
-    unknown = {"glossary_config": {"glossary": f"{PARENT}/glossaries/none"}}
-    yield pytest.param(unknown, ["glossary_config.glossary"], id="unknown glossary")
-    case = {"glossary_config": {"glossary": f"{PARENT}/glossaries/none", "ignore_case": True}}
-    yield pytest.param(case, ["glossary_config.ignore_case"], id="case")
-    yield pytest.param(
-        {"transliteration_config": {"enable_transliteration": True}}, ["transliteration_config"], id="transliteration"
-    )
-    yield pytest.param({"contents": []}, ["contents"], id="no contents")
-    yield pytest.param({"contents": ["a"] * 1025}, ["contents"], id="many contents")
-    yield pytest.param({"target_language_code": ""}, ["target_language_code"], id="no target")
-    yield pytest.param({"model": "a/b/c", "mime_type": "text/x"}, ["model", "mime_type"], id="two faults")
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"model": "projects/p/models"}, "model"),
+    ({"mime_type": "text/markdown"}, "mime_type"),
+    ({"labels": {str(number): "" for number in range(65)}}, "labels"),
+    ({"labels": {"key": "x" * 64}}, "labels"),
+    ({"glossary_config": {"glossary": "g"}}, "glossary_config.glossary"),
+    ({"glossary_config": {"glossary": f"{PARENT}/glossaries/none"}}, "glossary_config.glossary"),
+    (
+        {"glossary_config": {"glossary": f"{PARENT}/glossaries/none", "ignore_case": True}},
+        "glossary_config.ignore_case",
+    ),
+    ({"transliteration_config": {"enable_transliteration": True}}, "transliteration_config"),
+    ({"contents": []}, "contents"),
+    ({"contents": ["a"] * 1025}, "contents"),
+    ({"target_language_code": ""}, "target_language_code"),
+    ({"model": "a/b/c", "mime_type": "text/x"}, "model mime_type"),
+]
 
 
-@pytest.mark.parametrize(("fields", "named"), list(faults()))
-async def test_a_fault_is_an_invalid_argument_with_its_field(client: Any, fields: Any, named: list[str]) -> None:
-    assert violated(await refused(client, exceptions.BadRequest, **fields)) == named
+async def test_a_fault_is_an_invalid_argument_with_its_field(client: Any) -> None:
+    for fields, named in FAULTS:
+        assert violated(await refused(client, exceptions.BadRequest, **fields)) == named.split()
 
 
-@pytest.mark.parametrize("parent", ["nothing", "projects/" + "x" * 600])
-async def test_a_parent_must_name_a_project(gateway: RunningGateway, parent: str) -> None:
+async def test_a_parent_must_name_a_project(gateway: RunningGateway) -> None:
     with client_of(gateway, "grpc") as client:
-        assert violated(await refused(client, exceptions.BadRequest, parent=parent)) == ["parent"]
+        for parent in ("nothing", "projects/" + "x" * 600):
+            assert violated(await refused(client, exceptions.BadRequest, parent=parent)) == ["parent"]
 
 
-@pytest.mark.parametrize(("mime_type", "format_"), [("text/plain", "TEXT"), ("text/html", "HTML"), ("", "HTML")])
-async def test_text_without_a_mime_type_is_html_as_at_google(
-    client: Any, server: StandIn, mime_type: str, format_: str
-) -> None:
-    await translated(client, ["a"], mime_type=mime_type)
-    asked = server.asked[-1].settings.content_format
-    assert pb.ContentFormat.Name(asked).removeprefix("CONTENT_FORMAT_") == format_ or (format_, asked) == ("TEXT", 0)
+async def test_text_without_a_mime_type_is_html_as_at_google(client: Any, server: StandIn) -> None:
+    for mime_type, is_html in (("text/plain", False), ("text/html", True), ("", True)):
+        await translated(client, ["a"], mime_type=mime_type)
+        assert (server.asked[-1].settings.content_format == pb.CONTENT_FORMAT_HTML) is is_html
 
 
-async def test_overload_says_when_to_try_again(gateway: RunningGateway, server: StandIn) -> None:
+async def test_overload_says_when_to_try_again() -> None:
     retry = status_pb2.RetryInfo(retry_delay=Duration(seconds=300, nanos=500_000_000))
-    server.refusals["a"] = grpc.StatusCode.RESOURCE_EXHAUSTED, [retry]
-    with client_of(gateway, "grpc") as client:
-        error = await refused(client, exceptions.ResourceExhausted)
-        assert [detail.retry_delay.ToMilliseconds() for detail in error.details] == [300_500]
-    with client_of(gateway, "http") as client:
-        await refused(client, exceptions.TooManyRequests)
+    server = StandIn(refusals={"a": (grpc.StatusCode.RESOURCE_EXHAUSTED, [retry])})
+    async with standing_in(server) as address, running_gateway(address, grpc_address="127.0.0.1:0") as gateway:
+        with client_of(gateway, "grpc") as client:
+            error = await refused(client, exceptions.ResourceExhausted)
+            assert [detail.retry_delay.ToMilliseconds() for detail in error.details] == [300_500]
+        with client_of(gateway, "http") as client:
+            await refused(client, exceptions.TooManyRequests)
 
 
 async def test_languages_have_googles_codes_and_names(client: Any, server: StandIn) -> None:
@@ -143,11 +137,11 @@ async def test_languages_have_googles_codes_and_names(client: Any, server: Stand
     assert not found["zh-TW"][1]
 
 
-@pytest.mark.parametrize(("wanted", "asked"), [("zh-TW", "zh-Hant"), ("zh-CN", "zh"), ("zh-Hant", "zh-Hant")])
-async def test_googles_codes_of_chinese_are_served(client: Any, server: StandIn, wanted: str, asked: str) -> None:
+async def test_googles_codes_of_chinese_are_served(client: Any, server: StandIn) -> None:
     server.sources, server.targets = ("en",), ("zh", "zh-Hant")
-    await translated(client, ["a"], source_language_code="en", target_language_code=wanted)
-    assert server.asked[-1].settings.target_language_code == asked
+    for wanted, asked in (("zh-TW", "zh-Hant"), ("zh-CN", "zh"), ("zh-Hant", "zh-Hant")):
+        await translated(client, ["a"], source_language_code="en", target_language_code=wanted)
+        assert server.asked[-1].settings.target_language_code == asked
 
 
 async def test_a_detected_language_is_a_listed_one(client: Any, server: StandIn) -> None:
@@ -166,13 +160,8 @@ async def test_glossaries_are_listed_used_and_deleted_by_their_names(client: Any
     assert [(each.name, each.entry_count) for each in listed] == [(NAME, 1)]
     capital = f"{PARENT}/glossaries/Animals"
     assert (await asyncio.to_thread(client.get_glossary, name=capital)).name == capital
-    request: dict[str, Any] = {
-        "parent": PARENT,
-        "contents": ["a cat"],
-        "mime_type": "text/plain",
-        "target_language_code": "en",
-    }
-    request["glossary_config"] = {"glossary": capital}
+    request: dict[str, Any] = {"parent": PARENT, "contents": ["a cat"], "target_language_code": "en"}
+    request |= {"mime_type": "text/plain", "glossary_config": {"glossary": capital}}
     answer = await asyncio.to_thread(client.translate_text, request=request)
     assert answer.glossary_translations[0].translated_text == "a tiger"
     assert answer.glossary_translations[0].glossary_config.glossary == capital

@@ -21,40 +21,33 @@ LOG: dict[str, bool | int] = {
 LOG["log_verbose_level"] = 0
 
 
-@pytest.mark.parametrize(
-    ("path", "changes", "settings"),
-    [
-        ("/v2/trace/setting", {}, {"trace_level": ["OFF"]}),
-        ("/v2/trace/setting", {"trace_level": None}, {"trace_level": ["OFF"]}),
-        ("/v2/models/tiny/trace/setting", {"trace_level": "OFF"}, {"trace_level": ["OFF"]}),
+TRACE = {"trace_level": ["OFF"]}
+
+
+async def test_a_change_to_what_is_so_already_is_answered(gateway: RunningGateway) -> None:
+    for path, changes, settings in (
+        ("/v2/trace/setting", {}, TRACE),
+        ("/v2/trace/setting", {"trace_level": None}, TRACE),
+        ("/v2/models/tiny/trace/setting", {"trace_level": "OFF"}, TRACE),
         ("/v2/logging", {}, LOG),
         ("/v2/logging", {"log_error": True, "log_verbose_level": 0}, LOG),
-    ],
-)
-async def test_a_change_to_what_is_so_already_is_answered(
-    gateway: RunningGateway, path: str, changes: dict[str, Any], settings: dict[str, Any]
-) -> None:
-    assert (await gateway.post(path, json=changes)).json == settings
-    assert (await gateway.get(path)).json == settings
+    ):
+        assert (await gateway.post(path, json=changes)).json == settings
+        assert (await gateway.get(path)).json == settings
 
 
-@pytest.mark.parametrize(
-    ("path", "changes", "field"),
-    [
-        ("/v2/trace/setting", {"trace_level": ["TIMESTAMPS"]}, "settings.trace_level"),
-        ("/v2/trace/setting", {"trace_rate": "1"}, "settings.trace_rate"),
-        ("/v2/logging", {"log_verbose_level": 1}, "settings.log_verbose_level"),
-        ("/v2/logging", {"log_verbose_level": False}, "settings.log_verbose_level"),
-        ("/v2/logging", {"log_error": 1}, "settings.log_error"),
-        ("/v2/logging", {"log_file": "/tmp/x"}, "settings.log_file"),
-        ("/v2/logging", {"log_info": [[]]}, "settings.log_info"),
-    ],
-)
-async def test_a_change_is_refused_by_name(
-    gateway: RunningGateway, path: str, changes: dict[str, Any], field: str
-) -> None:
-    answer = await gateway.post(path, json=changes)
-    assert (answer.status, answer.json["error"].partition(":")[0]) == (400, field)
+async def test_a_change_is_refused_by_name(gateway: RunningGateway) -> None:
+    for path, name, value in (
+        ("/v2/trace/setting", "trace_level", ["TIMESTAMPS"]),
+        ("/v2/trace/setting", "trace_rate", "1"),
+        ("/v2/logging", "log_verbose_level", 1),
+        ("/v2/logging", "log_verbose_level", False),
+        ("/v2/logging", "log_error", 1),
+        ("/v2/logging", "log_file", "/tmp/x"),
+        ("/v2/logging", "log_info", [[]]),
+    ):
+        answer = await gateway.post(path, json={name: value})
+        assert (answer.status, answer.json["error"].partition(":")[0]) == (400, f"settings.{name}")
 
 
 async def test_settings_over_grpc_are_those_over_http(gateway: RunningGateway) -> None:
@@ -71,10 +64,9 @@ async def test_settings_over_grpc_are_those_over_http(gateway: RunningGateway) -
             await stub.TraceSetting(v2.TraceSettingRequest(model_name="none"))
 
 
-@pytest.mark.parametrize("path", ["/v2/logging", "/v2/trace/setting"])
-async def test_settings_are_shown_only_to_callers_whom_the_server_answers(guarded: RunningGateway, path: str) -> None:
-    statuses = [(await guarded.get(path, x_api_key=key)).status for key in ("wrong", KEY)]
-    assert statuses == [401, 200]
+async def test_settings_are_shown_only_to_callers_whom_the_server_answers(guarded: RunningGateway) -> None:
+    for path in ("/v2/logging", "/v2/trace/setting"):
+        assert [(await guarded.get(path, x_api_key=key)).status for key in ("wrong", KEY)] == [401, 200]
 
 
 async def test_models_are_described_over_grpc_as_over_http(gateway: RunningGateway) -> None:

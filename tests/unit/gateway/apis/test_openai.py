@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from gateways import Answer, RunningGateway, running_gateway
-from stand_in_server import KEY, StandIn, standing_in
+from gateways import Answer, RunningGateway
+from stand_in_server import KEY, StandIn
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -17,20 +16,19 @@ NEXTCLOUD_SYSTEM = (
     "You are a translations expert that ONLY outputs a valid JSON with the translated text in the following format: "
     '{ "translation": "<translated text>" } .'
 )
-NEXTCLOUD_FORMAT = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "TranslationResponse",
-        "description": "A JSON object containing the translated text",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {"translation": {"type": "string", "description": "The translated text"}},
-            "required": ["translation"],
-            "additionalProperties": False,
-        },
+TRANSLATED_TEXT = {"translation": {"type": "string", "description": "The translated text"}}
+NEXTCLOUD_SCHEMA = {
+    "name": "TranslationResponse",
+    "description": "A JSON object containing the translated text",
+    "strict": True,
+    "schema": {
+        "type": "object",
+        "properties": TRANSLATED_TEXT,
+        "required": ["translation"],
+        "additionalProperties": False,
     },
 }
+NEXTCLOUD_FORMAT = {"type": "json_schema", "json_schema": NEXTCLOUD_SCHEMA}
 BABELDOC_SYSTEM = "You are a professional,authentic machine translation engine."
 BABELDOC_LINE = (
     ";; Treat next line as plain text input and translate it into zh, output translation ONLY. If translation is "
@@ -58,8 +56,8 @@ class Asking:
         return await completed(self.gateway, headers=self.headers, **fields)
 
 
-@pytest.fixture
-def server() -> StandIn:
+@pytest.fixture(scope="module")
+def stand_in() -> StandIn:
     return StandIn(
         sources=("en", "zh"),
         targets=("en", "zh"),
@@ -68,12 +66,10 @@ def server() -> StandIn:
     )
 
 
-@pytest.fixture(params=["", KEY], ids=["without a key", "with a key"])
-async def either(server: StandIn, request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
-    key = str(request.param)
-    server.needs_key = bool(key)
-    async with standing_in(server) as address, running_gateway(address, anonymous=not key) as running:
-        yield Asking(gateway=running, headers={"authorization": f"Bearer {key}"} if key else {})
+@pytest.fixture(params=["gateway", "guarded"])
+def either(request: pytest.FixtureRequest) -> Asking:
+    gateway = request.getfixturevalue(request.param)
+    return Asking(gateway=gateway, headers={"authorization": f"Bearer {KEY}"} if request.param == "guarded" else {})
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -96,21 +92,13 @@ def content_of(answer: Answer) -> str:
     return str(choice["message"]["content"])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"source_lang": "auto", "target_lang": "Chinese"},
-        {"source_lang": "English", "target_lang": "Chinese"},
-        {"source_lang": "en", "target_lang": "zh"},
-    ],
-)
-async def test_the_official_client_translates_as_with_qwen_mt(options: Any, guarded: RunningGateway) -> None:
+async def test_the_official_client_translates_as_with_qwen_mt(guarded: RunningGateway) -> None:
     openai = pytest.importorskip("openai", reason="openai is not installed")
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{guarded.url}/v1", max_retries=0) as client:
-        answer = await client.chat.completions.create(
-            model="tiny", messages=[user("hello")], extra_body={"translation_options": options}
-        )
-        assert answer.choices[0].message.content == "你好"
+        for source, target in (("auto", "Chinese"), ("English", "Chinese"), ("en", "zh")):
+            options = {"translation_options": {"source_lang": source, "target_lang": target}}
+            answer = await client.chat.completions.create(model="tiny", messages=[user("hello")], extra_body=options)
+            assert answer.choices[0].message.content == "你好"
 
 
 async def test_the_official_client_streams_lists_and_is_refused(guarded: RunningGateway) -> None:
@@ -147,18 +135,15 @@ async def test_open_webui_sends_the_whole_conversation(either: Asking) -> None:
     assert [model["name"] for model in listed["models"]] == ["tiny"]
 
 
-@pytest.mark.parametrize(("start", "source"), [("from English ", "en"), ("", "")])
-async def test_nextcloud_gets_the_json_that_it_asks_for(
-    start: str, source: str, either: Asking, server: StandIn
-) -> None:
-    prompt = f"Translate the following text {start}to 中文: \n\nhello"
-    messages = [system(NEXTCLOUD_SYSTEM), user(prompt)]
-    answer = await either.completed(
-        model="tiny", messages=messages, n=1, stream=False, max_tokens=1000, response_format=NEXTCLOUD_FORMAT
-    )
-    assert json.loads(content_of(answer)) == {"translation": "你好"}
-    asked = server.asked[-1]
-    assert (list(asked.contents), asked.settings.source_language_code) == (["hello"], source)
+async def test_nextcloud_gets_the_json_that_it_asks_for(either: Asking, server: StandIn) -> None:
+    for start, source in (("from English ", "en"), ("", "")):
+        messages = [system(NEXTCLOUD_SYSTEM), user(f"Translate the following text {start}to 中文: \n\nhello")]
+        answer = await either.completed(
+            model="tiny", messages=messages, n=1, stream=False, max_tokens=1000, response_format=NEXTCLOUD_FORMAT
+        )
+        assert json.loads(content_of(answer)) == {"translation": "你好"}
+        asked = server.asked[-1]
+        assert (list(asked.contents), asked.settings.source_language_code) == (["hello"], source)
 
 
 async def test_babeldoc_gets_its_paragraphs_one_by_one(either: Asking, server: StandIn) -> None:
@@ -186,35 +171,32 @@ async def test_terms_are_those_of_a_glossary(gateway: RunningGateway, server: St
     assert (entry.source, list(entry.targets)) == ("cat", ["猫"])
 
 
-@pytest.mark.parametrize(
-    ("fields", "status", "words"),
-    [
-        ({"model": "gpt-5"}, 404, "there is no model 'gpt-5'"),
-        ({"model": "en-fr"}, 404, "there is no model 'en-fr'"),
-        ({"model": "tiny"}, 400, "translation_options.target_lang: must be given"),
-        ({"model": "tiny", "translation_options": {"target_lang": "Klingon"}}, 404, "Klingon"),
-        ({"translation_options": {"domains": "law"}}, 400, "translation_options.domains"),
-        ({"translation_options": {"tm_list": []}}, 400, "translation_options.tm_list"),
-        ({"messages": []}, 400, "messages"),
-        ({"messages": [user("")]}, 400, "messages: must end with a message of the user"),
-        ({"messages": [system("Translate into Japanese."), user("hello")]}, 400, "messages: must not ask for ja"),
-        ({"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}])]}, 400, "messages[0].content"),
-        ({"messages": [{"role": "tool", "content": "hello"}]}, 400, "messages[0].role"),
-        ({"n": 2}, 400, "n: "),
-        ({"stop": "."}, 400, "stop: "),
-        ({"logprobs": True}, 400, "logprobs: "),
-        ({"response_format": {"type": "json_object"}}, 400, "response_format: must be text"),
-        ({"response_format": {"type": "json_schema", "json_schema": 1}}, 400, "response_format: must be text"),
-        ({"response_format": NEXTCLOUD_FORMAT, "stream": True}, 400, "response_format: must be text in a stream"),
-    ],
-)
-async def test_what_is_no_translation_is_refused(
-    fields: dict[str, Any], status: int, words: str, gateway: RunningGateway
-) -> None:
-    answer = await completed(gateway, **fields)
-    assert answer.status == status
-    assert answer.json["error"]["type"] == "invalid_request_error"
-    assert words in answer.json["error"]["message"]
+NO_TRANSLATION: list[tuple[dict[str, Any], int, str]] = [
+    ({"model": "gpt-5"}, 404, "there is no model 'gpt-5'"),
+    ({"model": "en-fr"}, 404, "there is no model 'en-fr'"),
+    ({"model": "tiny"}, 400, "translation_options.target_lang: must be given"),
+    ({"model": "tiny", "translation_options": {"target_lang": "Klingon"}}, 404, "Klingon"),
+    ({"translation_options": {"domains": "law"}}, 400, "translation_options.domains"),
+    ({"translation_options": {"tm_list": []}}, 400, "translation_options.tm_list"),
+    ({"messages": []}, 400, "messages"),
+    ({"messages": [user("")]}, 400, "messages: must end with a message of the user"),
+    ({"messages": [system("Translate into Japanese."), user("hello")]}, 400, "messages: must not ask for ja"),
+    ({"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}])]}, 400, "messages[0].content"),
+    ({"messages": [{"role": "tool", "content": "hello"}]}, 400, "messages[0].role"),
+    ({"n": 2}, 400, "n: "),
+    ({"stop": "."}, 400, "stop: "),
+    ({"logprobs": True}, 400, "logprobs: "),
+    ({"response_format": {"type": "json_object"}}, 400, "response_format: must be text"),
+    ({"response_format": {"type": "json_schema", "json_schema": 1}}, 400, "response_format: must be text"),
+    ({"response_format": NEXTCLOUD_FORMAT, "stream": True}, 400, "response_format: must be text in a stream"),
+]
+
+
+async def test_what_is_no_translation_is_refused(gateway: RunningGateway) -> None:
+    for fields, status, words in NO_TRANSLATION:
+        answer = await completed(gateway, **fields)
+        error = answer.json["error"]
+        assert (answer.status, error["type"], words in error["message"]) == (status, "invalid_request_error", True)
 
 
 async def test_a_body_that_is_no_json_is_refused_in_the_form_of_the_api(gateway: RunningGateway) -> None:
@@ -222,16 +204,12 @@ async def test_a_body_that_is_no_json_is_refused_in_the_form_of_the_api(gateway:
     assert (answer.status, answer.json["error"]["type"]) == (400, "invalid_request_error")
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
+async def test_what_is_almost_a_prompt_is_text(gateway: RunningGateway, server: StandIn) -> None:
+    for prompt in (
         "You are\n## Rules\n" + "\n## Rules\n" * 20_000,
         "You are " + "\n\nNow translate the following text:\n\n" * 5_000,
         "Translate the following text from " + "x to " * 40_000,
-        ";; Treat next line as plain text input and translate it into zh, output translation ONLY. If translation is "
-        "unnecessary " + "NO explanations. NO notes. " * 8_000,
-    ],
-)
-async def test_what_is_almost_a_prompt_is_text(prompt: str, gateway: RunningGateway, server: StandIn) -> None:
-    answer = await completed(gateway, messages=[user(prompt)])
-    assert (answer.status, list(server.asked[-1].contents)) == (200, [prompt])
+        BABELDOC_LINE.partition("unnecessary")[0] + "unnecessary " + "NO explanations. NO notes. " * 8_000,
+    ):
+        answer = await completed(gateway, messages=[user(prompt)])
+        assert (answer.status, list(server.asked[-1].contents)) == (200, [prompt])

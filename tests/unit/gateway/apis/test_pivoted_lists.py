@@ -12,8 +12,8 @@ from stand_in_server import StandIn
 EN_ZH, ZH_PT = {"en": None, "zh": ["de", "pt"]}, {("zh", "de"): "en", ("zh", "pt"): "en"}
 
 
-@pytest.fixture
-def server() -> StandIn:
+@pytest.fixture(scope="module")
+def stand_in() -> StandIn:
     return StandIn(sources=("en",), targets=("de", "pt"), pivoted_sources=("zh",))
 
 
