@@ -61,12 +61,15 @@ def echo_in_parts(request: pb.TranslateTextProgressivelyRequest, context: grpc.S
     )
 
 
-def answering(answer: Callable[[Any], Any]) -> Any:
+CHINESE = [pb.DetectedLanguage(language_code="zh", confidence=0.75, script_code="Hans")]
+
+
+def answering(answer: Callable[[Script, Any], Any]) -> Any:
     """Return a method of the service that answers a request always the same way."""
 
     def method(script: Script, request: Any, context: Any) -> Any:
         script.record(context, request)
-        return answer(request)
+        return answer(script, request)
 
     return method
 
@@ -119,31 +122,23 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
         self.record(context, request)
         return self.on_progressive(request, context)
 
-    def ExplainTranslation(self, request: Any, context: Any) -> pb.ExplainTranslationResponse:  # noqa: N802
-        self.record(context, request)
-        return self.explanation
-
-    def DetectLanguage(self, request: Any, context: Any) -> pb.DetectLanguageResponse:  # noqa: N802
-        self.record(context, request)
-        chinese = [pb.DetectedLanguage(language_code="zh", confidence=0.75, script_code="Hans")]
-        return pb.DetectLanguageResponse(
-            detections=[pb.LanguageDetection(languages=chinese if text == "猫" else []) for text in request.contents]
+    ExplainTranslation = answering(lambda script, _: script.explanation)
+    ListModels = answering(lambda script, _: script.models)
+    DetectLanguage = answering(
+        lambda _, request: pb.DetectLanguageResponse(
+            detections=[pb.LanguageDetection(languages=CHINESE if text == "猫" else []) for text in request.contents]
         )
-
-    def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:  # noqa: N802
-        self.record(context, request)
-        return self.models
-
-    ListGlossaries = answering(lambda _: pb.ListGlossariesResponse())
+    )
+    ListGlossaries = answering(lambda *_: pb.ListGlossariesResponse())
     ListGlossaryEntries = answering(
-        lambda _: pb.ListGlossaryEntriesResponse(entries=[pb.GlossaryEntry(source="猫", targets=["cat"])])
+        lambda *_: pb.ListGlossaryEntriesResponse(entries=[pb.GlossaryEntry(source="猫", targets=["cat"])])
     )
     CreateGlossary = answering(
-        lambda request: pb.CreateGlossaryResponse(
+        lambda _, request: pb.CreateGlossaryResponse(
             glossary=pb.Glossary(name=request.name, entry_count=len(request.entries))
         )
     )
-    DeleteGlossary = answering(lambda _: pb.DeleteGlossaryResponse())
+    DeleteGlossary = answering(lambda *_: pb.DeleteGlossaryResponse())
 
     def record(self, context: Any, *requests: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))

@@ -1,8 +1,10 @@
-"""The program `xuanzang`: its commands, and its messages about missing ones."""
+"""The program `xuanzang`: its commands, its messages about missing ones, help and completion."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,10 +12,12 @@ from importlib.metadata import EntryPoint, version
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, Field
 from rooms import ROOMS
 
 from xuanzang.command import __main__ as program
-from xuanzang.command.commands import GROUP, KNOWN, distribution_of, installed
+from xuanzang.command.commands import GROUP, KNOWN, distribution_of, installed, script
+from xuanzang.command.settings import field_texts, read_flags
 
 ROOT = Path(__file__).parents[3]
 
@@ -133,3 +137,78 @@ def test_a_closed_output_ends_the_program_silently(arguments: str) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode in (0, 141)
+
+
+NEEDS_BASH = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+
+OFFERED = {
+    "docu": "documents",
+    "--ver": "--version",
+    "translate --glossary-n": "--glossary-name",
+    "translate --num": "--num-hypotheses",
+    "translate -f /etc/host": "/etc/hosts",
+    "glossaries cr": "create",
+    "glossaries create --rep": "--replace",
+    "models --js": "--json",
+    "completion z": "zsh",
+}
+OF_SETTINGS = {"serve --kern": "--kernels", "serve --no-kern": "--no-kernels"}
+
+
+def completed(folder: Path, *typed: str) -> list[list[str]]:
+    """Return what one bash offers for the last word of each line."""
+    program = folder / "xuanzang"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m xuanzang.command "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    asked = [
+        f'COMP_WORDS=(xuanzang {line}); COMP_CWORD={len(line.split())}; _xuanzang; echo "${{COMPREPLY[*]}}"\n'
+        for line in typed
+    ]
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    commands = ["bash", "-c", script("bash") + "".join(asked)]
+    done = subprocess.run(commands, check=True, capture_output=True, text=True, env=environment)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+@NEEDS_BASH
+def test_commands_flags_and_files_are_completed(tmp_path: Path) -> None:
+    for line, found in zip(OFFERED, completed(tmp_path, *OFFERED), strict=True):
+        assert OFFERED[line] in found
+        assert line.endswith("/host") or len(found) == 1
+
+
+@NEEDS_BASH
+def test_the_flags_of_settings_are_completed_on_and_off(tmp_path: Path) -> None:
+    pytest.importorskip("xuanzang.server")
+    assert completed(tmp_path, *OF_SETTINGS) == [[offered] for offered in OF_SETTINGS.values()]
+
+
+class _Shared(BaseModel):
+    port: int = 1
+    """Port to listen on.
+
+    Above 1023."""
+    silent: bool = False
+
+
+class _Own(_Shared):
+    """Serve something."""
+
+    name: str = Field(default="", description="Name that is shown.")
+    """Text that readers of the source see."""
+    port: int = 2
+    """Another port, 10% off."""
+
+
+def test_the_docstring_nearest_to_the_model_counts_and_a_description_before_it() -> None:
+    assert field_texts(_Own) == {"port": "Another port, 10% off.", "name": "Name that is shown."}
+    assert field_texts(_Shared) == {"port": "Port to listen on.\n\nAbove 1023."}
+
+
+def test_help_shows_the_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_flags(_Own, ["--help"], program="xuanzang own")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    assert "--port N Another port, 10% off (default: 2)" in shown
+    assert "--name TEXT Name that is shown" in shown

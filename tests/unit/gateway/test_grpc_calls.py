@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 import pytest
 from gateways import RunningGateway, gateway_process, running_gateway
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from http2 import Request, exchange, opening
 from stand_in_server import KEY, StandIn, standing_in
 from typing_extensions import override
@@ -62,32 +62,12 @@ def stub_of(channel: grpc.aio.Channel) -> Any:
     return inference_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
-async def described(channel: grpc.aio.Channel) -> dict[str, list[str]]:
-    """Return the methods of each service that is listed, by what reflection says of it."""
-    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-    stream = stub.ServerReflectionInfo()
-    await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
-    names = [each.name for each in (await stream.read()).list_services_response.service]
-    found = {}
-    for name in names:
-        pool = descriptor_pool.DescriptorPool()
-        await stream.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
-        answer = await stream.read()
-        assert answer.HasField("file_descriptor_response"), (name, answer.error_response)
-        files = {}
-        for data in answer.file_descriptor_response.file_descriptor_proto:
-            file = descriptor_pb2.FileDescriptorProto.FromString(data)
-            files[file.name] = file
-        waiting = list(files.values())
-        while waiting:
-            file = waiting.pop(0)
-            if any(each in {w.name for w in waiting} for each in file.dependency):
-                waiting.append(file)
-            else:
-                pool.Add(file)
-        found[name] = [method.name for method in pool.FindServiceByName(name).methods]
-    await stream.done_writing()
-    return found
+def described(address: str) -> dict[str, list[str]]:
+    """Return the methods of each service that is listed, by what reflection says of it and of all that it needs."""
+    with grpc.insecure_channel(address) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        pool = descriptor_pool.DescriptorPool(database)
+        return {name: [each.name for each in pool.FindServiceByName(name).methods] for name in database.get_services()}
 
 
 @pytest.fixture
@@ -96,8 +76,8 @@ async def channel(gateway: RunningGateway) -> AsyncIterator[grpc.aio.Channel]:
         yield opened
 
 
-async def test_every_listed_service_is_described_with_all_it_needs(channel: grpc.aio.Channel) -> None:
-    found = await described(channel)
+async def test_every_listed_service_is_described_with_all_it_needs(gateway: RunningGateway) -> None:
+    found = await asyncio.to_thread(described, gateway.grpc_address)
     assert {INFERENCE, "google.cloud.translation.v3.TranslationService", "grpc.health.v1.Health"} < found.keys()
     assert "TranslateText" in found["google.cloud.translation.v3.TranslationService"]
 

@@ -17,7 +17,6 @@ from typing_extensions import override
 
 from xuanzang.gateway.entry.patience import HungUpError, deadline_in, within
 from xuanzang.gateway.errors import RefusedError
-from xuanzang.gateway.settings import Settings
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -159,21 +158,3 @@ async def test_a_log_line_says_which_api_which_model_and_why() -> None:
                 "reason": None,
             } | facts
             assert "secret" not in json.dumps(line)
-
-
-LOOPBACK, PUBLIC = "127.0.0.1:0", "0.0.0.0:0"
-
-
-@pytest.mark.parametrize(
-    ("settings", "hosts"),
-    [
-        ({"address": LOOPBACK}, ("loopback",)),
-        ({"address": LOOPBACK, "anonymous": False}, ("loopback",)),
-        ({"address": PUBLIC, "anonymous": True}, ("loopback", "addresses")),
-        ({"address": PUBLIC, "anonymous": False}, ()),
-        ({"address": PUBLIC, "anonymous": True, "allowed_hosts": "MT.example, *.lan"}, ("mt.example", "*.lan")),
-        ({"address": PUBLIC, "anonymous": True, "allowed_hosts": "*"}, ()),
-    ],
-)
-def test_names_are_checked_wherever_no_key_is_asked_for(settings: Any, hosts: tuple[str, ...]) -> None:
-    assert Settings(server="127.0.0.1:1", **settings).hosts == hosts

@@ -1,10 +1,15 @@
-"""The settings of the gateway: the address of the server, and lists that would otherwise be without effect."""
+"""The settings of the gateway, and the pages and hosts that they let call it."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from xuanzang.gateway.settings import read_settings
+import pytest
+from starlette.datastructures import Headers
+
+from xuanzang.gateway.entry.origins import listed_origins, require_known_host, require_known_origin
+from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.settings import Settings, read_settings
 
 
 def test_the_server_is_that_of_all_commands_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +50,64 @@ def test_a_list_or_key_that_no_request_could_match_is_refused(
         shown = capsys.readouterr().err
         assert f"{flag} " in shown
         assert (repr(value) in shown) is (flag != "--listing-key")
+
+
+OWN = "http://translate.example:8080"
+HOST = "translate.example:8080"
+LISTED = "https://a.example, https://c.example"
+
+KNOWN = [
+    {},
+    {"sec-fetch-site": "same-origin", "origin": OWN},
+    {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "none"},
+    {"sec-fetch-site": "cross-site", "origin": "https://c.example"},
+    {"origin": OWN},
+    {"origin": "moz-extension://1", "sec-fetch-site": "cross-site"},
+]
+FOREIGN = [
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site", "origin": "http://other.example"},
+    {"sec-fetch-site": "cross-site", "origin": "null"},
+    {"origin": "null"},
+    {"origin": "http://translate.example"},
+    {"origin": "https://a.example.evil.example"},
+]
+
+
+@pytest.mark.parametrize("headers", KNOWN, ids=str)
+def test_programs_the_own_page_and_listed_ones_may_call(headers: dict[str, str]) -> None:
+    require_known_origin(Headers({"host": HOST, **headers}), listed_origins(LISTED))
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_other_pages_may_call_only_if_all_may(headers: dict[str, str]) -> None:
+    with pytest.raises(RefusedError, match="cors-origins"):
+        require_known_origin(Headers({"host": HOST, **headers}), listed_origins(LISTED))
+    require_known_origin(Headers({"host": HOST, **headers}), listed_origins("*"))
+
+
+def test_a_page_cannot_point_its_name_at_a_gateway_without_keys() -> None:
+    for host in ("localhost:8080", "page.localhost", "192.168.1.5:8080", "[fd00::1]:8080"):
+        require_known_host(Headers({"host": host}), ("loopback", "addresses"))
+    for host in ("evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", ""):
+        with pytest.raises(RefusedError, match="names another service"):
+            require_known_host(Headers({"host": host}), ("loopback", "addresses"))
+
+
+LOOPBACK, PUBLIC = "127.0.0.1:0", "0.0.0.0:0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        ({"address": LOOPBACK}, ("loopback",)),
+        ({"address": LOOPBACK, "anonymous": False}, ("loopback",)),
+        ({"address": PUBLIC, "anonymous": True}, ("loopback", "addresses")),
+        ({"address": PUBLIC, "anonymous": False}, ()),
+        ({"address": PUBLIC, "anonymous": True, "allowed_hosts": "MT.example, *.lan"}, ("mt.example", "*.lan")),
+        ({"address": PUBLIC, "anonymous": True, "allowed_hosts": "*"}, ()),
+    ],
+)
+def test_names_are_checked_wherever_no_key_is_asked_for(settings: Any, hosts: tuple[str, ...]) -> None:
+    assert Settings(server="127.0.0.1:1", **settings).hosts == hosts

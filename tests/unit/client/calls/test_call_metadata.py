@@ -1,4 +1,4 @@
-"""Ids and traces that calls carry, seen by a scripted server."""
+"""Ids and traces that calls carry, and usage that servers report."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import grpc
 import pytest
 from otlp import traced_caller
-from tests.unit.client.conftest import Script, aborting, refusing
+from tests.unit.client.conftest import Client, Script, aborting, refusing
 
 from xuanzang import client as sdk
+from xuanzang.client._values.results import usage_of
 
 
 def test_every_call_has_an_id_of_its_own(client: Any, script: Script) -> None:
@@ -68,3 +69,44 @@ def test_the_client_imports_neither_opentelemetry_nor_documents() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+USED = sdk.Usage(characters=12, sentences=3)
+
+
+def counted(method: Any) -> Any:
+    def translate(request: Any, context: Any) -> Any:
+        context.set_trailing_metadata((("x-usage-characters", "12"), ("x-usage-sentences", "3")))
+        return method(request, context)
+
+    return translate
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], ["127.0.0.1", "localhost"]])
+def test_every_kind_of_call_reports_what_it_has_used(
+    client_type: type[Client], script: Script, hosts: list[str]
+) -> None:
+    for name in ("on_translate", "on_stream", "on_progressive"):
+        setattr(script, name, counted(getattr(script, name)))
+    seen: list[sdk.Usage] = []
+    client = client_type([script.address.replace("127.0.0.1", host) for host in hosts], on_usage=seen.append)
+    client.translate(["a", "b"])
+    assert seen == [USED]
+    assert len(client.translate_stream(["a", "b"])) == 2
+    assert seen == [USED] * 2
+    assert client.translate_progressively("a")
+    assert seen == [USED] * 3
+
+
+def test_a_server_that_does_not_count_is_no_fault(script: Script) -> None:
+    seen: list[sdk.Usage] = []
+    with sdk.TranslationClient(script.address, on_usage=seen.append) as client:
+        client.translate_one("a")
+    assert seen == []
+
+
+def test_other_metadata_is_no_usage() -> None:
+    characters = ("x-usage-characters", "1")
+    negative, binary = ("x-usage-sentences", "-1"), ("x-usage-characters", b"1")
+    others: list[Any] = [None, [], [characters], [characters, negative], [binary, ("x-usage-sentences", "1")]]
+    assert [usage_of(metadata) for metadata in others] == [None] * len(others)

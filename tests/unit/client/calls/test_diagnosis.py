@@ -1,4 +1,4 @@
-"""Messages about a wrong address, port or TLS settings."""
+"""TLS, and messages about a wrong address, port or TLS settings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from tests.unit.client.conftest import Client, Run, Serve
 from xuanzang.client import ServerUnavailableError, TLSConfig, TranslationClient
 
 AUTHORITY = trustme.CA()
-TRUSTING = TLSConfig(root_certificates=AUTHORITY.cert_pem.bytes())
+PEM = AUTHORITY.cert_pem.bytes()
+TRUSTING = TLSConfig(root_certificates=PEM)
 
 
-def credentials(*, ask_client: bool = False) -> grpc.ServerCredentials:
-    issued = AUTHORITY.issue_cert("localhost", "127.0.0.1")
+def credentials(*names: str, by: trustme.CA = AUTHORITY, ask_client: bool = False) -> grpc.ServerCredentials:
+    issued = by.issue_cert(*(names or ("localhost", "127.0.0.1")))
     chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
-    roots = AUTHORITY.cert_pem.bytes() if ask_client else None
-    return grpc.ssl_server_credentials([(issued.private_key_pem.bytes(), chain)], roots, ask_client)
+    return grpc.ssl_server_credentials(
+        [(issued.private_key_pem.bytes(), chain)], PEM if ask_client else None, ask_client
+    )
 
 
 @pytest.fixture
@@ -139,3 +141,35 @@ def test_a_name_that_no_host_can_have_is_said() -> None:
     told = pytest.raises(ServerUnavailableError, match="x has no address: it is no name that a host can have")
     with TranslationClient("x" * 64, timeout=20) as client, told:
         client.translate_one("a")
+
+
+def test_a_certificate_without_its_key_is_refused_and_a_key_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="certificate_chain and private_key go together"):
+        TLSConfig(certificate_chain=b"x")
+    assert "secret" not in repr(TLSConfig(certificate_chain=b"x", private_key=b"secret"))
+
+
+@pytest.mark.parametrize(
+    ("server", "name"), [(credentials(), None), (credentials("translation.example"), "translation.example")]
+)
+def test_a_server_with_the_right_certificate_is_trusted(
+    client_type: type[Client], serve: Serve, server: Any, name: str | None
+) -> None:
+    client = client_type(serve(server).address, tls=TLSConfig(root_certificates=PEM, server_name=name))
+    assert client.translate_one("a").text == "A"
+
+
+def test_a_certificate_of_another_authority_is_not_trusted(client_type: type[Client], serve: Serve) -> None:
+    client = client_type(serve(credentials(by=trustme.CA())).address, tls=TRUSTING)
+    with pytest.raises(ServerUnavailableError):
+        client.translate_one("a")
+
+
+def test_the_client_certificate_is_sent_to_a_server_that_requires_one(client_type: type[Client], serve: Serve) -> None:
+    address = serve(credentials(ask_client=True)).address
+    issued = AUTHORITY.issue_cert("caller.example")
+    chain, key = issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes()
+    tls = TLSConfig(root_certificates=PEM, certificate_chain=chain, private_key=key)
+    assert client_type(address, tls=tls).translate_one("a").text == "A"
+    with pytest.raises(ServerUnavailableError):
+        client_type(address, tls=TRUSTING).translate_one("a", timeout=0.5)

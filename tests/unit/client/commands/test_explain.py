@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.protobuf import text_format
 from tests.unit.client.conftest import Script
 
 from xuanzang.client import (
@@ -19,43 +20,29 @@ from xuanzang.client._commands.explain import lines
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-ANSWER = explanation_pb2.Explanation(
-    source_tokens=[explanation_pb2.SourceToken(piece="▁猫", id=7, start=0, end=1)],
-    target_tokens=[
-        explanation_pb2.TargetToken(
-            piece="▁cat",
-            id=8,
-            text="cat",
-            score=-0.5,
-            alternatives=[
-                explanation_pb2.TokenAlternative(piece="▁cat", id=8, score=-0.5),
-                explanation_pb2.TokenAlternative(piece="▁cats", id=9, score=-1.5),
-            ],
-        )
-    ],
-    attention=[
-        explanation_pb2.Attention(kind=explanation_pb2.ATTENTION_KIND_CROSS, rows=1, columns=1, weights=[1.0]),
-        explanation_pb2.Attention(kind=9, head=0, rows=2, columns=2, weights=[1.0, 0.0, 0.25, 0.75]),  # type: ignore[arg-type]
-    ],
-    search_steps=[
-        explanation_pb2.SearchStep(
-            candidates=[
-                explanation_pb2.SearchCandidate(
-                    piece="▁cat",
-                    id=8,
-                    score=-0.5,
-                    fate=explanation_pb2.CANDIDATE_FATE_FINISHED,
-                    reason=explanation_pb2.CANDIDATE_REASON_MAX_LENGTH,
-                    final_score=-0.5,
-                    rank=1,
-                ),
-                explanation_pb2.SearchCandidate(piece="</s>", id=2, fate=2, reason=99),  # type: ignore[arg-type]
-            ],
-            omitted_candidates=3,
-        )
-    ],
-    omitted_steps=4,
-    searches=2,
+# Numbers in place of names are those of a later version.
+ANSWER = text_format.Parse(
+    """
+    source_tokens {piece: "▁猫" id: 7 start: 0 end: 1}
+    target_tokens {
+      piece: "▁cat" id: 8 text: "cat" score: -0.5
+      alternatives {piece: "▁cat" id: 8 score: -0.5}
+      alternatives {piece: "▁cats" id: 9 score: -1.5}
+    }
+    attention {kind: ATTENTION_KIND_CROSS rows: 1 columns: 1 weights: 1}
+    attention {kind: 9 head: 0 rows: 2 columns: 2 weights: [1, 0, 0.25, 0.75]}
+    search_steps {
+      candidates {
+        piece: "▁cat" id: 8 score: -0.5 fate: CANDIDATE_FATE_FINISHED reason: CANDIDATE_REASON_MAX_LENGTH
+        final_score: -0.5 rank: 1
+      }
+      candidates {piece: "</s>" id: 2 fate: 2 reason: 99}
+      omitted_candidates: 3
+    }
+    omitted_steps: 4
+    searches: 2
+    """,
+    explanation_pb2.Explanation(),
 )
 
 

@@ -9,6 +9,9 @@ import pytest
 from tests.unit.client.conftest import Client, Script, Serve, Silent, aborting, refusing
 
 from xuanzang import client as sdk
+from xuanzang.client._methods import core as methods
+from xuanzang.client._reliability.tries import Method
+from xuanzang.translation.v1 import translation_pb2 as pb
 
 UNAVAILABLE, EXHAUSTED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
 AN_HOUR = "3600000"
@@ -155,3 +158,12 @@ def test_a_stream_whose_connections_break_without_any_answer_is_given_up(client:
     with pytest.raises(sdk.CallCancelledError, match="broken"):
         client.translate_stream(["a"])
     assert len(script.metadata) == 3
+
+
+def test_every_rpc_may_be_repeated_but_those_that_change_the_server() -> None:
+    [service] = pb.DESCRIPTOR.services_by_name.values()
+    rows = [each for each in vars(methods).values() if isinstance(each, Method)]
+    streams = {"StreamTranslateText", "TranslateTextProgressively"}
+    assert sorted(row.rpc for row in rows) == sorted({rpc.name for rpc in service.methods} - streams)
+    assert {row.rpc for row in rows if not row.is_repeatable} == {"CreateGlossary", "DeleteGlossary"}
+    assert all(row.is_repeatable for row in rows if row.may_be_hedged)

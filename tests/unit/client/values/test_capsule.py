@@ -1,4 +1,4 @@
-"""Replay capsules: content, refused files, comparison of answers."""
+"""Provenance, and replay capsules: content, refused files, comparison of answers, the commands."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import text_format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.client.conftest import Client, Script
+from tests.unit.client.conftest import Client, Run, Script
 
 from xuanzang.client import Capsule, Exchange, SamplingOptions, ServerFaultError
 from xuanzang.client._commands.capsules import report_lines
 from xuanzang.client._values.capsule import MAX_EXCHANGES
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-SETTINGS = pb.TranslationSettings(
-    target_language_code="en",
-    options=pb.DecodingOptions(beam_size=1, sampling=pb.SamplingOptions(top_k=256, seed=77)),
+ANSWER = text_format.Parse(
+    """
+    hypotheses {text: "A cat." score: -0.1 token_count: 3 finish_reason: FINISH_REASON_END_OF_SENTENCE}
+    provenance {
+      method: "TranslateText" model: "zh-en" model_version: "2" manifest_sha256: "ffff" kernels: "avx2"
+      settings {target_language_code: "en" options {beam_size: 1 sampling {top_k: 256 seed: 77}}}
+      sentences {worker: 1 queue_milliseconds: 0.1}
+    }
+    """,
+    pb.Translation(),
 )
-PROVENANCE = pb.Provenance(
-    method="TranslateText",
-    model="zh-en",
-    model_version="2",
-    manifest_sha256="f" * 64,
-    kernels="avx2",
-    settings=SETTINGS,
-    sentences=[pb.SentenceProvenance(worker=1, queue_milliseconds=0.1)],
-)
-HYPOTHESIS = pb.Hypothesis(text="A cat.", score=-0.1, token_count=3, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-ANSWER = pb.Translation(hypotheses=[HYPOTHESIS], provenance=PROVENANCE)
 
 
 def exchange(answer: pb.Translation = ANSWER, contents: Sequence[str] = ("猫",), **settings: Any) -> Exchange:
@@ -188,14 +185,14 @@ def test_a_hypothesis_more_is_a_difference(answering: Script, client: Client) ->
 
 
 def test_the_report_says_what_was_made_differently(answering: Script, client: Client) -> None:
-    other = exchange(changed(text="A dog.", kernels="generic", manifest_sha256="0" * 64))
+    other = exchange(changed(text="A dog.", kernels="generic", manifest_sha256="0000"))
     lines = list(report_lines(replayed(client, exchange(), other)))
     assert lines == [
         "text 1: identical",
         "text 2: the answer differs",
         "  hypotheses[0].text, from byte 2 on: was 'dog.', is 'cat.'",
         "made under other conditions:",
-        f"  provenance.manifest_sha256: was {'0' * 64}, is {'f' * 64}",
+        "  provenance.manifest_sha256: was 0000, is ffff",
         "  provenance.kernels: was generic, is avx2",
         "1 of 2 answers are identical",
     ]
@@ -278,3 +275,62 @@ def test_a_file_that_is_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "large.json").write_text(" " * 11)
     with pytest.raises(ValueError, match="must have at most 10 bytes"):
         Capsule.read(tmp_path / "large.json")
+
+
+def with_provenance(request: Any, content: str) -> pb.Translation:
+    """Translate to upper case, by a model that its provenance names."""
+    provenance = pb.Provenance(method="TranslateText", model="zh-en", model_version="2", kernels="avx2")
+    score = -0.25 if request.settings.return_scores else None
+    made = provenance if request.settings.return_provenance else None
+    return pb.Translation(hypotheses=[pb.Hypothesis(text=content.upper(), score=score)], provenance=made)
+
+
+@pytest.fixture
+def recording(script: Script) -> Script:
+    """Return a server that says how it translates."""
+    script.on_stream = lambda requests, context: (
+        pb.StreamTranslateTextResponse(id=each.id, translation=with_provenance(each, each.content)) for each in requests
+    )
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(
+        translations=[with_provenance(request, content) for content in request.contents]
+    )
+    return script
+
+
+def test_provenance_is_written_as_json(run: Run, recording: Script) -> None:
+    code, output, _ = run("translate", "--json", "--provenance", "a")
+    assert code == 0
+    assert json.loads(output)["provenance"]["kernels"] == "avx2"
+    code, output, _ = run("translate", "--json", "a")
+    assert "provenance" not in json.loads(output)
+
+
+def test_a_capsule_is_written_and_replayed(run: Run, recording: Script, tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    assert run("translate", "--capsule", file, "a", "b") == (0, "A\nB\n", "")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run("replay", file) == (0, "text 1: identical\ntext 2: identical\nidentical\n", "")
+    assert [request.settings.model for request in recording.requests[2:]] == ["zh-en/2", "zh-en/2"]
+
+
+def test_a_replay_that_differs_exits_with_1(run: Run, recording: Script, tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    run("translate", "--capsule", file, "a")
+    file.write_text(file.read_text().replace('"A"', '"B"'))
+    code, output, errors = run("replay", file)
+    assert (code, output.splitlines()[-1], errors) == (1, "0 of 1 answers are identical", "")
+
+
+def test_a_bad_capsule_is_a_wrong_argument(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    code, output, errors = run("replay", tmp_path / "bad.json")
+    assert (code, output) == (2, "")
+    assert errors == f'xuanzang: {tmp_path}/bad.json: format must be "xuanzang-capsule"\n'
+
+
+def test_a_capsule_holds_a_limited_number_of_texts(run: Run, recording: Script, tmp_path: Path) -> None:
+    code, output, errors = run("translate", "--capsule", tmp_path / "answers.json", given="a\n" * 1025)
+    assert code == 2
+    assert output.count("\n") == 1024
+    assert errors == "xuanzang: --capsule: a capsule holds at most 1024 texts\n"
+    assert not (tmp_path / "answers.json").exists()

@@ -15,8 +15,6 @@ JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 CHAT = "/v1/chat/completions"
 ENGINE = "You are a professional, authentic machine translation engine."
 ENGINE_ZH = "你是一个专业的翻译引擎，只输出译文。"
-BEARER = {"authorization": "Bearer {key}"}
-DEEPL_KEY = {"authorization": "DeepL-Auth-Key {key}"}
 MICROSOFT_KEY = {"Ocp-Apim-Subscription-Key": "{key}", "Ocp-Apim-Subscription-Region": "any"}
 MICROSOFT = "/translate?api-version=3.0&to=zh-Hans"
 
@@ -32,7 +30,8 @@ class Sent(NamedTuple):
     expected: Any = "你好"
     """What stands there; a tuple for several paths."""
     kind: str = JSON
-    headers: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
+    headers: dict[str, str] | None = None
+    """None: a bearer token, unless the key stands in the address or in the body."""
     texts: tuple[str, ...] | None = ("hello",)
     """The texts that the server is asked to translate; None: to detect."""
     without_key: int = 401
@@ -43,16 +42,21 @@ def chat(prompt: str, *system: str, model: str = "auto-zh", to: str = "zh", **mo
     messages = [*({"role": "system", "content": each} for each in system), {"role": "user", "content": prompt}]
     text, expected = ("hello", "你好") if to == "zh" else ("猫", "cat")
     body = {"model": model, "messages": messages, **more}
-    return Sent(CHAT, body, "choices.0.message.content", expected, headers=BEARER, texts=(text,))
+    return Sent(CHAT, body, "choices.0.message.content", expected, texts=(text,))
 
 
 def responded(given: Any, **more: Any) -> Sent:
     body = {"model": "en-zh", "input": given, **more}
-    return Sent("/v1/responses", body, "output.0.content.0.text", headers=BEARER)
+    return Sent("/v1/responses", body, "output.0.content.0.text")
 
 
 def libre(path: str, body: Any, at: str = "translatedText", expected: Any = "你好", **more: Any) -> Sent:
     return Sent(path, body, at, expected, without_key=403, **more)
+
+
+def deepl(path: str, body: Any, kind: str = FORM) -> Sent:
+    headers = {"authorization": "DeepL-Auth-Key {key}"}
+    return Sent(path, body, "translations.0.text", kind=kind, headers=headers, without_key=403)
 
 
 FROM_EN = {"q": "hello", "source": "en", "target": "zh", "api_key": "{key}"}
@@ -83,28 +87,14 @@ SENT = {
         "/detect", {"q": "hello", "api_key": "{key}"}, "0.language", "en", kind=FORM, texts=None
     ),
     "SubtitleEdit": libre("/translate", {"q": "hello", "source": "en", "target": "zh"}),
-    "DeepL with a context": Sent(
-        "/v2/translate",
-        "text=hello&target_lang=ZH&context=greetings&model_type=quality_optimized",
-        "translations.0.text",
-        kind=FORM,
-        headers=DEEPL_KEY,
-        without_key=403,
+    "DeepL with a context": deepl(
+        "/v2/translate", "text=hello&target_lang=ZH&context=greetings&model_type=quality_optimized"
     ),
-    "DeepL, GET": Sent(
-        "/v2/translate?text=hello&target_lang=ZH", None, "translations.0.text", headers=DEEPL_KEY, without_key=403
-    ),
-    "Easydict": Sent(
-        "/v2/translate",
-        DEEPLX | {"source_lang": "auto", "target_lang": "ZH-HANS"},
-        "translations.0.text",
-        kind=f"{FORM}; charset=utf-8",
-        headers=DEEPL_KEY,
-        without_key=403,
-    ),
+    "DeepL, GET": deepl("/v2/translate?text=hello&target_lang=ZH", None),
+    "Easydict": deepl("/v2/translate", DEEPLX | {"source_lang": "auto"}, f"{FORM}; charset=utf-8"),
     "read-frog": Sent("/translate?token={key}", DEEPLX | {"source_lang": "auto"}, "data"),
     "Bob, DeepLX": Sent("/translate?token={key}", DEEPLX, "data alternatives", ("你好", [])),
-    "kiss-translator, DeepLX": Sent("/translate", DEEPLX, "data source_lang", ("你好", "EN"), headers=BEARER),
+    "kiss-translator, DeepLX": Sent("/translate", DEEPLX, "data source_lang", ("你好", "EN")),
     "DeepLX from a page of a browser": Sent(
         "/translate?token={key}", DEEPLX, "code data", (200, "你好"), kind="text/plain;charset=UTF-8"
     ),
@@ -120,15 +110,12 @@ SENT = {
         {"source_lang": "en", "target_lang": "zh-CN", "text_list": ["hello"]},
         "translations.0.text",
     ),
-    "kiss-translator": Sent(
-        "/kiss", {"text": "hello", "from": "auto", "to": "zh-CN"}, "text src", ("你好", "en"), headers=BEARER
-    ),
+    "kiss-translator": Sent("/kiss", {"text": "hello", "from": "auto", "to": "zh-CN"}, "text src", ("你好", "en")),
     "kiss-translator, several texts": Sent(
         "/kiss",
         {"texts": BOTH, "from": "en", "to": "zh-CN"},
         "translations.*.text translations.*.src",
         (BOTH_IN_CHINESE, ["en", "en"]),
-        headers=BEARER,
         texts=("hello", "cat"),
     ),
     "kiss-translator, with a header of its own": Sent(
@@ -148,14 +135,12 @@ SENT = {
         {"from": "en", "to": "zh-Hans", "texts": BOTH, "html": False},
         "results",
         BOTH_IN_CHINESE,
-        headers=BEARER,
         texts=("hello", "cat"),
     ),
     "hcfy": Sent(
         "/hcfy",
         {"name": "x", "text": "hello", "destination": ["英语", "中文(简体)"], "source": "英语"},
         "result.0",
-        headers=BEARER,
     ),
     "STranslate, Microsoft": Sent(
         MICROSOFT,
@@ -172,9 +157,7 @@ SENT = {
         headers=MICROSOFT_KEY,
         texts=("hello", "cat"),
     ),
-    "Microsoft with a token": Sent(
-        f"{MICROSOFT}&includeAlignment=false", [{"Text": "hello"}], "0.translations.0.text", headers=BEARER
-    ),
+    "Microsoft with a token": Sent(f"{MICROSOFT}&includeAlignment=false", [{"Text": "hello"}], "0.translations.0.text"),
     "OmegaT": Sent(
         "/translate?q=hello+cat&markUnknown=no&langpair=en|zh_CN&key={key}&prefs=x",
         None,
@@ -191,21 +174,15 @@ SENT = {
         "/v3/projects/p/locations/global:translateText",
         {"contents": ["hello"], "targetLanguageCode": "zh", "mimeType": "text/plain"},
         "translations.0.translatedText",
-        headers=BEARER,
     ),
-    "Google's page, lists": Sent(
-        "/translate_a/single?client=gtx&sl=auto&tl=zh-CN&dt=t&dt=bd&q=hello", None, "0.0.0", headers=BEARER
-    ),
+    "Google's page, lists": Sent("/translate_a/single?client=gtx&sl=auto&tl=zh-CN&dt=t&dt=bd&q=hello", None, "0.0.0"),
     "Google's page, an object": Sent(
         "/translate_a/single?client=gtx&sl=en&tl=zh-CN&dt=t&dj=1",
         "q=hello",
         "sentences.0.trans",
         kind=FORM,
-        headers=BEARER,
     ),
-    "Google's page, several": Sent(
-        "/translate_a/t?client=gtx&sl=auto&tl=zh-CN", "q=hello", "0.0", kind=FORM, headers=BEARER
-    ),
+    "Google's page, several": Sent("/translate_a/t?client=gtx&sl=auto&tl=zh-CN", "q=hello", "0.0", kind=FORM),
     "OpenAI, a system message beside a pair": chat("hello", "You are a helpful assistant.", model="en-zh"),
     "OpenAI, fields of a new version": chat("hello", verbosity="low", service_tier="auto", tools=[], stop=None),
     "openai-translator": chat('translate from English to 简体中文:\n\n"hello" =>', ENGINE, model="tiny"),
@@ -243,11 +220,8 @@ SENT = {
         "/v2/models/tiny/infer",
         {"inputs": [TENSOR], "parameters": {"target_language_code": "zh"}},
         "outputs.0.data.0",
-        headers=BEARER,
     ),
-    "the gateway's own": Sent(
-        "/v1/translate", {"texts": ["hello"], "target_language": "zh"}, "translations.0.text", headers=BEARER
-    ),
+    "the gateway's own": Sent("/v1/translate", {"texts": ["hello"], "target_language": "zh"}, "translations.0.text"),
 }
 KEYLESS = {"SubtitleEdit"}
 """Its JSON with a key lacks a comma."""
@@ -276,7 +250,8 @@ def keyed(value: Any, key: str) -> Any:
 
 
 async def answer_to(sent: Sent, gateway: RunningGateway, key: str = "") -> Answer:
-    path, body, headers = keyed(sent.path, key), keyed(sent.body, key), keyed(sent.headers, key)
+    headers = sent.headers or ({} if "{key}" in f"{sent.path} {sent.body}" else {"authorization": "Bearer {key}"})
+    path, body, headers = keyed(sent.path, key), keyed(sent.body, key), keyed(headers, key)
     if body is None:
         return await gateway.get(path, **headers)
     if not isinstance(body, str):

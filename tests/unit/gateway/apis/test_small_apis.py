@@ -1,12 +1,13 @@
-"""hcfy, immersive-translate and Microsoft: what tells them from other APIs."""
+"""hcfy, immersive-translate, Microsoft, LibreTranslate: what tells them from other APIs."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from gateways import RunningGateway
-from stand_in_server import KEY, StandIn
+from gateways import Answer, RunningGateway, running_gateway
+from stand_in_server import KEY, StandIn, standing_in
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -14,8 +15,8 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 @pytest.fixture(scope="module")
 def stand_in() -> StandIn:
     phrases = [{"en": "hello", "zh": "你好"}, {"en": "cat", "zh": "猫"}]
-    detected = {"hello": "en", "cat": "en", "猫": "zh"}
-    return StandIn(sources=("en", "zh"), targets=("en", "zh"), detected=detected, phrases=phrases)
+    detected = {"hello": "en", "Hello": "en", "cat": "en", "猫": "zh"}
+    return StandIn(sources=("en", "zh"), targets=("en", "zh", "es", "zh-Hant"), detected=detected, phrases=phrases)
 
 
 async def test_hcfys_second_language_is_for_texts_in_the_first(gateway: RunningGateway) -> None:
@@ -69,3 +70,35 @@ async def test_microsoft_detects_languages(gateway: RunningGateway) -> None:
     answer = await gateway.post("/detect?api-version=3.0", json=[{"Text": "hello"}])
     (found,) = answer.json
     assert (found["language"], found["isTranslationSupported"]) == ("en", True)
+
+
+async def test_what_is_asked_for_is_not_sent_and_detection_is_not_asked_for(gateway: RunningGateway) -> None:
+    for path in ("/languages", "/frontend/settings", "/spec", "/health"):
+        assert ((await gateway.get(path)).status, (await gateway.post(path)).status) == (200, 405)
+    assert (await gateway.get("/detect")).status == 405
+
+
+async def test_traditional_chinese_has_its_old_code(gateway: RunningGateway, server: StandIn) -> None:
+    await gateway.post("/translate", json={"q": "Hello", "source": "en", "target": "zt"})
+    assert server.asked[-1].settings.target_language_code == "zh-Hant"
+
+
+@pytest.mark.parametrize(("settings", "status"), [({"listing_key": KEY}, 200), ({}, 403)])
+async def test_languages_are_listed_without_a_key_if_the_gateway_has_one(settings: Any, status: int) -> None:
+    async def listed(gateway: RunningGateway, **headers: str) -> Answer:
+        return await gateway.get("/languages", **headers)
+
+    server = StandIn(needs_key=True)
+    async with standing_in(server) as address, running_gateway(address, anonymous=False, **settings) as gateway:
+        assert (await listed(gateway)).status == status
+        assert (await gateway.get("/frontend/settings")).status == status
+        assert (await listed(gateway, authorization=f"Bearer {KEY}")).status == 200
+        assert (await gateway.post("/translate", json={"q": "a", "source": "zh", "target": "en"})).status == 403
+
+
+async def test_json_that_is_sent_as_text_is_read(gateway: RunningGateway) -> None:
+    data = b'{"q": "Hello", "source": "en", "target": "es"}'
+    answer = await gateway.post("/translate", data=data, content_type="text/plain;charset=UTF-8")
+    assert answer.json == {"translatedText": "HELLO"}
+    array = await gateway.post("/translate", data=b"[]", content_type="application/json")
+    assert array.json == {"error": "the body must be a JSON object"}

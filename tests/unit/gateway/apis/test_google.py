@@ -1,4 +1,4 @@
-"""Google's own client, unmodified, over gRPC and over HTTP, in front of a server that stands in."""
+"""Google's own clients, unmodified, over gRPC and over HTTP, in front of a server that stands in."""
 
 from __future__ import annotations
 
@@ -179,3 +179,37 @@ async def test_deleting_a_glossary_is_an_operation_that_is_over(gateway: Running
 async def test_what_is_not_offered_is_refused_by_name(gateway: RunningGateway) -> None:
     with client_of(gateway, "grpc") as client, pytest.raises(exceptions.MethodNotImplemented, match="RomanizeText"):
         await asyncio.to_thread(client.romanize_text, parent=PARENT, contents=["a"])
+
+
+translate_v2 = pytest.importorskip("google.cloud.translate_v2", reason="needs the extra `google`")
+
+
+@pytest.fixture
+def older(gateway: RunningGateway) -> Any:
+    anonymous = api_key.AnonymousCredentials()
+    return translate_v2.Client(credentials=anonymous, client_options={"api_endpoint": gateway.url})
+
+
+async def test_the_client_of_version_2_translates_detects_and_lists(older: Any, server: StandIn) -> None:
+    server.sources, server.targets, server.detected = ("zh", "en"), ("en", "zh"), {"hello": "en"}
+    one = await asyncio.to_thread(older.translate, "a", target_language="en")
+    assert (one["translatedText"], one["detectedSourceLanguage"], one["input"]) == ("A", "zh", "a")
+    several = await asyncio.to_thread(older.translate, ["a", "b"], target_language="en", source_language="zh")
+    assert [each["translatedText"] for each in several] == ["A", "B"]
+    found = await asyncio.to_thread(older.detect_language, ["hello"])
+    assert [each["language"] for each in found] == ["en"]
+    listed = await asyncio.to_thread(older.get_languages, "de")
+    assert {"language": "en", "name": "Englisch"} in listed
+
+
+async def test_faults_of_version_2_are_googles(older: Any) -> None:
+    with pytest.raises(exceptions.BadRequest, match="format"):
+        await asyncio.to_thread(older.translate, "a", target_language="en", format_="pdf")
+
+
+async def test_texts_may_stand_in_the_address(gateway: RunningGateway) -> None:
+    root = "/language/translate/v2"
+    answer = await gateway.get(f"{root}?key=any&q=a&q=b&target=en&format=text")
+    assert [each["translatedText"] for each in answer.json["data"]["translations"]] == ["A", "B"]
+    missing = await gateway.get(f"{root}?key=any&target=en")
+    assert (missing.status, missing.json["error"]["status"]) == (400, "INVALID_ARGUMENT")
