@@ -17,7 +17,7 @@ from xuanzang.client import (
     TranslationClient,
 )
 from xuanzang.client._commands.translation_arguments import read_glossary
-from xuanzang.client._methods.requests import progressive_request, stream_request, translate_request
+from xuanzang.client._methods.requests import translate_request
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -49,7 +49,8 @@ def test_options_that_are_left_out_or_none_are_not_sent(client: Client, script: 
     assert script.requests[1].settings.options.HasField("sampling")
 
 
-def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
+@pytest.mark.parametrize("method", ["translate", "translate_stream", "translate_progressively"])
+def test_every_option_reaches_the_wire(client: Client, script: Script, method: str) -> None:
     of_the_search: dict[str, Any] = {
         "beam_size": 5,
         "num_hypotheses": 2,
@@ -67,14 +68,14 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
     returned = ("return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance")
     of_texts: dict[str, Any] = dict.fromkeys((*returned, "pass_through_unserved"), True) | {"allow_pivot": False}
     sampling: dict[str, Any] = {"top_k": 5, "top_p": 0.5, "temperature": 2.0, "seed": 0}
-    client.translate(
-        ["a"],
+    getattr(client, method)(
+        "a" if method == "translate_progressively" else ["a", "b"],
         source_language="zh",
         target_language="en",
         model="zh-en",
         sampling=SamplingOptions(**sampling),
         content_format="html",
-        glossary={"源": "spring"},
+        glossary={"源": "spring", "表": ["table", "watch"]},
         glossary_name="tech",
         protected_patterns=["url"],
         placeholders=["printf", "icu"],
@@ -88,13 +89,16 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         model="zh-en",
         options=options,
         content_format=pb.CONTENT_FORMAT_HTML,
-        glossary_entries=[pb.GlossaryEntry(source="源", targets=["spring"])],
+        glossary_entries=[
+            pb.GlossaryEntry(source="源", targets=["spring"]),
+            pb.GlossaryEntry(source="表", targets=["table", "watch"]),
+        ],
         glossary="tech",
         protected_patterns=[pb.PROTECTED_PATTERN_URL],
         placeholders=[pb.PLACEHOLDER_FAMILY_PRINTF, pb.PLACEHOLDER_FAMILY_ICU],
         **of_texts,
     )
-    assert script.requests[0] == pb.TranslateTextRequest(contents=["a"], settings=settings)
+    assert [each.settings for each in script.requests] == [settings] * (2 if method == "translate_stream" else 1)
     for message in (options, settings):
         assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
 
@@ -221,18 +225,6 @@ def test_a_client_id_that_cannot_be_sent_is_refused(client_id: str) -> None:
 def test_an_unknown_format_of_contents_is_refused(client: Client) -> None:
     with pytest.raises(InvalidRequestError, match="content_format must be one of text, html, xml"):
         client.translate_one("a", content_format=cast("Any", "rtf"))
-
-
-def test_terms_are_part_of_every_kind_of_request() -> None:
-    request = translate_request(
-        ["a"], glossary={"源": "spring", "表": ["table", "watch"]}, glossary_name="tech", protected_patterns=["url"]
-    )
-    entries = [("源", ["spring"]), ("表", ["table", "watch"])]
-    progressive = progressive_request("a", glossary=dict(entries), glossary_name="tech", protected_patterns=["URL"])
-    for each in (request, stream_request(request.settings, index=0, text="b"), progressive):
-        assert [(entry.source, list(entry.targets)) for entry in each.settings.glossary_entries] == entries
-        assert each.settings.glossary == "tech"
-        assert list(each.settings.protected_patterns) == [pb.PROTECTED_PATTERN_URL]
 
 
 def test_patterns_may_be_members_or_names() -> None:

@@ -50,33 +50,23 @@ async def test_a_document_is_read_and_written_by_one_process_after_the_other(pro
     assert first == second != os.getpid()
 
 
-@pytest.mark.parametrize(
-    "text", ["\ud800\udc00", "\x00\u2028", '"\\', "猫" * 100_000], ids=["pair", "controls", "quotes", "long"]
-)
-async def test_texts_come_and_go_as_they_are(processes: DocumentProcesses, text: str) -> None:
+async def test_texts_come_and_go_as_they_are(processes: DocumentProcesses) -> None:
     file = DocumentFile.of(b'{"a": ["b", null]}', suffix=".json", columns=("a",), limits=Limits(depth=3))
     assert await processes.texts(file, holder=ANN) == file.texts()
-    assert await processes.written(file, {"b": text}, holder=ANN) == file.rewritten({"b": text})
+    for text in ("\ud800\udc00", "\x00\u2028", '"\\', "猫" * 100_000):
+        assert await processes.written(file, {"b": text}, holder=ANN) == file.rewritten({"b": text})
 
 
-@pytest.mark.parametrize(
-    ("work", "message"),
-    [
+async def test_what_costs_too_much_is_refused_and_the_next_is_answered(processes: DocumentProcesses) -> None:
+    for work, message in (
         ("endless", "more than 0.3 seconds of CPU time"),
         ("large", "more memory than a document may have"),
         ("deep", "nested too deep"),
         ("abort", "cannot be read or written within 536870912 bytes of memory"),
-    ],
-)
-async def test_what_costs_too_much_is_refused_and_the_next_is_answered(
-    processes: DocumentProcesses, work: str, message: str
-) -> None:
-    with pytest.raises(DocumentCostError, match=message):
-        await done(processes, work)
-    assert await done(processes, "number", "7") == 7
-
-
-async def test_what_is_wrong_with_a_document_is_said(processes: DocumentProcesses) -> None:
+    ):
+        with pytest.raises(DocumentCostError, match=message):
+            await done(processes, work)
+        assert await done(processes, "number", "7") == 7
     with pytest.raises(DocumentError, match="the document: not JSON"):
         await processes.texts(DocumentFile.of(b"{", suffix=".json"), holder=ANN)
 

@@ -69,22 +69,15 @@ async def test_each_caller_has_places_and_all_together() -> None:
     await kept.close()
 
 
-async def test_a_document_is_forgotten_when_its_time_is_over() -> None:
-    kept = store(seconds=0.01)
-    document = kept.add(work(), holder=ANN, suffix=".txt")
-    await document.settled.wait()
-    async with asyncio.timeout(30):
-        while kept.find(document.id, document.key):  # noqa: ASYNC110 - nothing else tells of it
-            await asyncio.sleep(0)
-    kept.require_room(ANN)
-
-
-async def test_a_translation_that_takes_too_long_is_ended() -> None:
+async def test_a_translation_that_takes_too_long_is_ended_and_forgotten_when_its_time_is_over() -> None:
     kept = store(seconds=0.01)
     document = kept.add(work(after=asyncio.Event()), holder=ANN, suffix=".txt")
     await document.settled.wait()
     assert (document.state, document.reason) == (DocumentState.FAILED, "the translation took too long")
-    await kept.close()
+    async with asyncio.timeout(30):
+        while kept.find(document.id, document.key):  # noqa: ASYNC110 - nothing else tells of it
+            await asyncio.sleep(0)
+    kept.require_room(ANN)
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,10 @@ def test_json_is_read_as_it_was_written(value: Any) -> None:
     assert json_value(body) == json_value(b"\xef\xbb\xbf" + body) == value
 
 
-@pytest.mark.parametrize("body", [b"NaN", b"[Infinity]", b"-Infinity", b'"\\ud800"', b'{"a":1} x', b"", b"'a'"])
-def test_what_json_does_not_have_is_refused(body: bytes) -> None:
-    with pytest.raises(RefusedError, match="not valid JSON"):
-        json_value(body)
+def test_what_json_does_not_have_is_refused() -> None:
+    for body in (b"NaN", b"[Infinity]", b"-Infinity", b'"\\ud800"', b'{"a":1} x', b"", b"'a'"):
+        with pytest.raises(RefusedError, match="not valid JSON"):
+            json_value(body)
 
 
 def test_tokens_in_strings_do_not_count() -> None:
@@ -135,18 +135,15 @@ def test_tokens_in_strings_do_not_count() -> None:
         checked_json(b"[" + b"0," * MAX_TOKENS + b"0]")
 
 
-@pytest.mark.parametrize(
-    ("encoded", "found"),
-    [
-        (b"q=%E7%8C%AB", [("q", "猫")]),
-        ("q=猫".encode(), [("q", "猫")]),
-        ("q=猫+%2B&&a&=b".encode(), [("q", "猫 +"), ("a", ""), ("", "b")]),
-        (b"q=100%&r=%zz%4", [("q", "100%"), ("r", "%zz%4")]),
-        (b"", []),
-    ],
-)
-def test_forms_are_utf_8_escaped_or_not(encoded: bytes, found: list[tuple[str, str]]) -> None:
-    assert pairs(encoded) == found
+def test_forms_are_utf_8_escaped_or_not() -> None:
+    for encoded, found in (
+        ("q=%E7%8C%AB", [("q", "猫")]),
+        ("q=猫", [("q", "猫")]),
+        ("q=猫+%2B&&a&=b", [("q", "猫 +"), ("a", ""), ("", "b")]),
+        ("q=100%&r=%zz%4", [("q", "100%"), ("r", "%zz%4")]),
+        ("", []),
+    ):
+        assert pairs(encoded.encode()) == found
 
 
 @pytest.mark.parametrize(
@@ -164,9 +161,9 @@ def test_names_of_files_are_read_in_both_forms(disposition: bytes, name: str) ->
     assert form.files["file"] == (name, b"\x00\xff")
 
 
-@pytest.mark.parametrize(("value", "number"), [(3, 3), (3.0, 3), ("3", 3), (" 3 ", 3), ("3.0", 3), ("-2", -2), (0, 0)])
-def test_a_whole_number_may_be_written_in_several_ways(value: object, number: int) -> None:
-    assert whole_number(value, field="n", minimum=-5, maximum=5) == number
+def test_a_whole_number_may_be_written_in_several_ways() -> None:
+    for value, number in ((3, 3), (3.0, 3), ("3", 3), (" 3 ", 3), ("3.0", 3), ("-2", -2), (0, 0)):
+        assert whole_number(value, field="n", minimum=-5, maximum=5) == number
 
 
 NO_NUMBERS: list[object] = [
@@ -175,30 +172,17 @@ NO_NUMBERS: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(value)[:20])
-def test_what_is_no_number_within_the_bounds_is_refused(value: object) -> None:
-    with pytest.raises(RefusedError, match="n: must be a whole number from 0 to 5"):
-        whole_number(value, field="n", minimum=0, maximum=5)
+def test_what_is_no_number_within_the_bounds_is_refused() -> None:
+    for value in NO_NUMBERS:
+        with pytest.raises(RefusedError, match="n: must be a whole number from 0 to 5"):
+            whole_number(value, field="n", minimum=0, maximum=5)
+    for value in (float("nan"), float("inf"), 1e308, 10**400, True, "1", None, []):
+        with pytest.raises(RefusedError, match="n: must be a number"):
+            finite_number(value, field="n")
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e308, 10**400, True, "1", None, []], ids=repr)
-def test_what_no_message_can_hold_is_refused(value: object) -> None:
-    with pytest.raises(RefusedError, match="n: must be a number"):
-        finite_number(value, field="n")
-
-
-RAW_NUMBERS = [
-    "9" * 5000,
-    "1" + "0" * 400,
-    "1e999",
-    "-1e999",
-    "NaN",
-    "true",
-    '"٣"',
-    '"' + "9" * 5000 + '"',
-    "[]",
-    "2.5",
-]
+NINES = "9" * 5000
+RAW_NUMBERS = [NINES, f'"{NINES}"', "1" + "0" * 400, "1e999", "-1e999", "NaN", "true", '"٣"', "[]", "2.5"]
 TENSOR = '"inputs":[{"name":"text","datatype":"BYTES","shape":[1],"data":["a"]}]'
 NUMBERS = {
     "/translate": ['{"q":"a","source":"zh","target":"en","alternatives":@}'],

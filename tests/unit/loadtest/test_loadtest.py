@@ -62,38 +62,23 @@ def test_arrivals_are_a_poisson_process_and_the_same_for_the_same_seed() -> None
     assert deviation == pytest.approx(mean, rel=0.05)  # as only exponential gaps have it
 
 
-async def test_a_closed_loop_never_has_more_requests_in_progress_than_callers() -> None:
-    running, highest, sent = 0, 0, 0
-
-    async def send(texts: list[str], _name: int) -> str:
-        nonlocal running, highest, sent
-        running, sent = running + 1, sent + len(texts)
-        highest = max(highest, running)
-        running -= 1
-        return "OK"
-
-    load = Load(callers=3, seconds=0.01, warm_up_seconds=0)
-    records = await run_load(load, Workload(["一二"], Mix.parse(["2"]), 0), send, lambda: None)
-    assert highest <= 3
-    assert sent == sum(each.texts for each in records)
-    assert all(each.characters == 4 for each in records)
-
-
 @pytest.mark.parametrize(("callers", "names"), [(6, 3), (3, 1), (2, 5)])
 async def test_each_name_has_an_equal_part_of_the_requests_in_progress(callers: int, names: int) -> None:
-    running: Counter[int] = Counter()
-    most: Counter[int] = Counter()
+    running, most, sent = Counter[int](), Counter[int](), Counter[int]()
 
-    async def send(_texts: list[str], name: int) -> str:
+    async def send(texts: list[str], name: int) -> str:
         running[name] += 1
         most[name] = max(most[name], running[name])
         await asyncio.sleep(0)
         running[name] -= 1
+        sent[len(texts)] += 1
         return "OK"
 
     load = Load(callers=callers, names=names, seconds=0.01, warm_up_seconds=0)
-    await run_load(load, workload(), send, lambda: None)
+    records = await run_load(load, Workload(["一二"], Mix.parse(["2"]), 0), send, lambda: None)
     assert most == dict.fromkeys(range(names), -(-callers // names))
+    assert sent == {2: len(records)}
+    assert {(each.texts, each.characters) for each in records} == {(2, 4)}
 
 
 async def test_names_of_an_open_loop_take_turns() -> None:

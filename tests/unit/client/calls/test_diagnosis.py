@@ -126,7 +126,7 @@ def test_the_command_ends_with_the_reason_and_code_3(run: Run, free_port: int) -
 
 def test_whoever_waits_for_a_server_is_told_the_reason_at_the_timeout(free_port: int) -> None:
     with (
-        TranslationClient(f"127.0.0.1:{free_port}", timeout=2, wait_for_server=True) as client,
+        TranslationClient(f"127.0.0.1:{free_port}", timeout=3, wait_for_server=True) as client,
         ThreadPoolExecutor(1) as pool,
     ):
         answer = pool.submit(client.list_models)
@@ -172,4 +172,4 @@ def test_the_client_certificate_is_sent_to_a_server_that_requires_one(client_typ
     tls = TLSConfig(root_certificates=PEM, certificate_chain=chain, private_key=key)
     assert client_type(address, tls=tls).translate_one("a").text == "A"
     with pytest.raises(ServerUnavailableError):
-        client_type(address, tls=TRUSTING).translate_one("a", timeout=0.5)
+        client_type(address, tls=TRUSTING).translate_one("a", timeout=1)

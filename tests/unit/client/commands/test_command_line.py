@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.unit.client.conftest import Run, Script, Silent, aborting
+from tests.unit.client.conftest import Run, Script, Silent, aborting, offer
 
 from xuanzang.client._commands.progress import Progress
 from xuanzang.translation.v1 import status_pb2
@@ -38,20 +38,18 @@ def refuse_long(requests: Any, context: Any) -> Iterator[Any]:
         )
 
 
-def test_texts_on_the_command_line_are_translated_one_per_line(run: Run) -> None:
-    assert run("translate", "猫 a", "b") == (0, "猫 A\nB\n", "")
+@pytest.mark.parametrize("layout", [[], ["--progressive"]])
+def test_arguments_and_lines_of_standard_input_stay_one_line_each(run: Run, layout: list[str]) -> None:
+    assert run("translate", *layout, "猫 a", "b") == (0, "猫 A\nB\n", "")
+    assert run("translate", *layout, given="a\n\nb\r\nc") == (0, "A\n\nB\r\nC\n", "")
 
 
-def test_lines_of_standard_input_stay_one_line_each(run: Run) -> None:
-    assert run("translate", given="a\n\nb\r\nc") == (0, "A\n\nB\r\nC\n", "")
-
-
-@pytest.mark.parametrize("name", ["html", "xml"])
-def test_a_file_with_tags_is_one_text(run: Run, script: Script, tmp_path: Path, name: str) -> None:
+def test_a_file_with_tags_is_one_text(run: Run, script: Script, tmp_path: Path) -> None:
     (tmp_path / "page").write_text("<p>a\nb</p>\n\n<p>c</p>\n")
-    assert run("translate", "--format", name, "-f", tmp_path / "page") == (0, "<P>A\nB</P>\n\n<P>C</P>\n", "")
-    number = {"html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}[name]
-    assert [request.settings.content_format for request in script.requests] == [number]
+    for name in ("html", "xml"):
+        assert run("translate", "--format", name, "-f", tmp_path / "page") == (0, "<P>A\nB</P>\n\n<P>C</P>\n", "")
+    formats = [request.settings.content_format for request in script.requests]
+    assert formats == [pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML]
     assert run("translate", "--format", "text", given="a\nb") == (0, "A\nB\n", "")
 
 
@@ -64,6 +62,7 @@ def test_lines_of_a_file_are_written_to_another_in_their_order(run: Run, script:
 
 def test_a_refused_line_leaves_an_empty_one_and_is_reported(run: Run, script: Script) -> None:
     script.on_stream = refuse_long
+    assert run("translate", "--scores", "a") == (0, "-0.2500\tA\n", "")
     refused = (1, "A\n\nC\n", "xuanzang: line 2: content is longer than 10\n")
     assert run("translate", given="a\nmuch too long\nc\n") == refused
 
@@ -78,11 +77,6 @@ def test_json_holds_all_fields_of_each_result(run: Run, script: Script) -> None:
         {"index": 0, "source": "a", "model": "zh-en", "model_version": "1", "hypotheses": [hypothesis]},
         {"index": 1, "source": "much too long", "error": error},
     ]
-
-
-def test_scores_stand_before_the_text(run: Run, script: Script) -> None:
-    script.on_stream = refuse_long
-    assert run("translate", "--scores", "a") == (0, "-0.2500\tA\n", "")
 
 
 @pytest.mark.parametrize(
@@ -122,19 +116,10 @@ def test_scores_stand_before_the_text(run: Run, script: Script) -> None:
     ],
 )
 def test_flags_reach_the_server(run: Run, script: Script, flags: str, settings: Any, options: Any) -> None:
-    assert run("translate", *flags.split(), "a")[0] == 0
+    assert run("translate", "--client-id", "nightly", *flags.split(), "a")[0] == 0
+    assert [metadata["x-client-id"] for metadata in script.metadata] == ["nightly"]
     expected = pb.TranslationSettings(**settings, **({"options": options} if options else {}))
     assert script.requests == [pb.StreamTranslateTextRequest(id="0", content="a", settings=expected)]
-
-
-def test_the_client_id_is_sent(run: Run, script: Script) -> None:
-    assert run("translate", "--client-id", "nightly", "a")[0] == 0
-    assert [metadata["x-client-id"] for metadata in script.metadata] == ["nightly"]
-
-
-def test_progressive_results_are_the_same_lines(run: Run) -> None:
-    assert run("translate", "--progressive", "猫 a", "b") == (0, "猫 A\nB\n", "")
-    assert run("translate", "--progressive", given="a\n\nb\n") == (0, "A\n\nB\n", "")
 
 
 def test_a_part_is_written_before_the_next_one_arrives(start: Callable[..., Any], script: Script) -> None:
@@ -173,24 +158,17 @@ def test_a_text_with_a_retryable_error_is_retried_in_its_own_call(run: Run, scri
 
 
 def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> None:
-    model = pb.Model(name="zh-en", version="1", source_language_codes=["zh"], target_language_codes=["en"])
-    script.models = pb.ListModelsResponse(models=[model])
+    offer(script)
     code, output, _ = run("models")
-    assert code == 0
-    assert [line.split()[:4] for line in output.splitlines()] == [
-        ["MODEL", "VERSION", "FROM", "TO"],
-        ["zh-en", "1", "zh", "en"],
-    ]
+    table = [line.split()[:4] for line in output.splitlines()]
+    assert (code, table) == (0, [["MODEL", "VERSION", "FROM", "TO"], ["zh-en", "1", "zh", "en"]])
     assert json.loads(run("models", "--json")[1])["source_languages"] == ["zh"]
 
 
 def test_languages_are_written_with_their_probability(run: Run) -> None:
     assert run("detect", "猫", "?") == (0, "zh\t0.75\nund\t0.00\n", "")
-    assert run("detect", "--json", given="猫\r\n") == (
-        0,
-        '[{"code": "zh", "confidence": 0.75, "script": "Hans"}]\n',
-        "",
-    )
+    found = '[{"code": "zh", "confidence": 0.75, "script": "Hans"}]\n'
+    assert run("detect", "--json", given="猫\r\n") == (0, found, "")
 
 
 def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(run: Run) -> None:

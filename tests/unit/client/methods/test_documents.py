@@ -96,14 +96,11 @@ def test_what_was_translated_before_a_failure_is_not_asked_again(
         assert asked(script) == ["line 9"]
 
 
-def test_a_refused_text_stays_and_is_named(translate: Any, script: Script) -> None:
+def test_a_text_that_is_refused_or_that_no_request_can_hold_stays_and_is_named(translate: Any, script: Script) -> None:
     refuse_texts(script, status_pb2.Status(code=3, message="content is too long"), "two")
     result = translate(b"a\ntwo\nb", suffix=".txt")
     assert result.content == b"A\ntwo\nB"
     assert result.summary.refusals == (Refusal(where="line 2", message="content is too long"),)
-
-
-def test_a_text_that_no_request_can_hold_stays(translate: Any) -> None:
     result = translate(b'["a", "b\\ud800"]', suffix=".json")
     assert result.content == b'["A", "b\\ud800"]'
     assert [refusal.where for refusal in result.summary.refusals] == ["line 1"]

@@ -22,21 +22,6 @@ def test_the_parts_form_the_text_and_the_last_has_the_translation(client: Client
     assert (parts[-1].translation.model, parts[-1].translation.model_version) == ("zh-en", "1")
 
 
-def test_languages_model_and_options_are_sent_with_the_text(client: Client, script: Script) -> None:
-    client.translate_progressively("a", source_language="zh", target_language="en", model="m", target_prefix="I")
-    assert script.requests == [
-        pb.TranslateTextProgressivelyRequest(
-            content="a",
-            settings=pb.TranslationSettings(
-                source_language_code="zh",
-                target_language_code="en",
-                model="m",
-                options=pb.DecodingOptions(target_prefix="I"),
-            ),
-        )
-    ]
-
-
 def test_each_part_is_yielded_before_the_next_one_is_sent(script: Script) -> None:
     asked = threading.Semaphore(0)
 

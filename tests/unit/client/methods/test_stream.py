@@ -35,15 +35,6 @@ def test_equal_texts_have_a_result_each(client: Client, script: Script) -> None:
     assert [each.index for each in client.translate_stream(["a"] * 4)] == [3, 2, 1, 0]
 
 
-def test_options_are_sent_with_every_text(client: Client, script: Script) -> None:
-    client.translate_stream(["a", "b"], source_language="zh", target_language="en", model="m", beam_size=2)
-    assert [each.content for each in script.requests] == ["a", "b"]
-    for each in script.requests:
-        assert each.settings == pb.TranslationSettings(
-            source_language_code="zh", target_language_code="en", model="m", options=pb.DecodingOptions(beam_size=2)
-        )
-
-
 def test_a_refused_text_is_an_error_result_and_the_stream_continues(client: Client, script: Script) -> None:
     error = status_pb2.Status(code=3, message="content is too long")
     script.on_stream = lambda requests, _: (

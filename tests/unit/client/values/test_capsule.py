@@ -59,6 +59,9 @@ def answering(script: Script) -> Script:
     script.on_translate = lambda request, context: pb.TranslateTextResponse(
         translations=[ANSWER] * len(request.contents), model="zh-en", model_version="2"
     )
+    script.on_stream = lambda requests, context: (
+        pb.StreamTranslateTextResponse(id=each.id, translation=ANSWER) for each in requests
+    )
     return script
 
 
@@ -119,14 +122,11 @@ def test_provenance_is_a_value_with_all_fields_of_the_wire(answering: Script, cl
     assert provenance.options.sampling.seed == 77
 
 
-def test_an_answer_without_provenance_has_no_capsule(client: Client) -> None:
+def test_an_answer_without_provenance_or_cut_at_its_deadline_has_no_capsule(script: Script, client: Client) -> None:
     with pytest.raises(ValueError, match="translation 1 has no provenance: it needs return_provenance=True"):
         client.translate_one("a").capsule()
-
-
-def test_an_answer_cut_at_its_deadline_has_no_capsule(answering: Script, client: Client) -> None:
     cut = changed(finish_reason=pb.FINISH_REASON_DEADLINE)
-    answering.on_translate = lambda request, context: pb.TranslateTextResponse(translations=[cut])
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(translations=[cut])
     with pytest.raises(ValueError, match="cut at its deadline"):
         client.translate_one("a", return_provenance=True).capsule()
 
@@ -141,12 +141,9 @@ def test_an_equal_answer_is_identical(answering: Script, client: Client) -> None
 
 def test_progressive_answers_are_replayed_progressively(script: Script, client: Client) -> None:
     answer = changed(method="TranslateTextProgressively")
-    script.on_progressive = lambda request, context: iter(
-        [
-            pb.TranslateTextProgressivelyResponse(text_delta="A"),
-            pb.TranslateTextProgressivelyResponse(translation=answer),
-        ]
-    )
+    parts = [pb.TranslateTextProgressivelyResponse(text_delta="A"), pb.TranslateTextProgressivelyResponse()]
+    parts[1].translation.MergeFrom(answer)
+    script.on_progressive = lambda request, context: iter(parts)
     [replay] = replayed(client, exchange(answer))
     assert replay.is_identical
     expected = pb.TranslateTextProgressivelyRequest(
@@ -277,46 +274,25 @@ def test_a_file_that_is_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pyt
         Capsule.read(tmp_path / "large.json")
 
 
-def with_provenance(request: Any, content: str) -> pb.Translation:
-    """Translate to upper case, by a model that its provenance names."""
-    provenance = pb.Provenance(method="TranslateText", model="zh-en", model_version="2", kernels="avx2")
-    score = -0.25 if request.settings.return_scores else None
-    made = provenance if request.settings.return_provenance else None
-    return pb.Translation(hypotheses=[pb.Hypothesis(text=content.upper(), score=score)], provenance=made)
+def test_provenance_is_written_as_json_if_it_is_asked_for(run: Run, answering: Script) -> None:
+    code, output, _ = run("translate", "--json", "--provenance", "猫")
+    assert (code, json.loads(output)["provenance"]["kernels"]) == (0, "avx2")
+    assert run("translate", "--json", "猫")[0] == 0
+    assert [each.settings.return_provenance for each in answering.requests] == [True, False]
 
 
-@pytest.fixture
-def recording(script: Script) -> Script:
-    """Return a server that says how it translates."""
-    script.on_stream = lambda requests, context: (
-        pb.StreamTranslateTextResponse(id=each.id, translation=with_provenance(each, each.content)) for each in requests
-    )
-    script.on_translate = lambda request, context: pb.TranslateTextResponse(
-        translations=[with_provenance(request, content) for content in request.contents]
-    )
-    return script
-
-
-def test_provenance_is_written_as_json(run: Run, recording: Script) -> None:
-    code, output, _ = run("translate", "--json", "--provenance", "a")
-    assert code == 0
-    assert json.loads(output)["provenance"]["kernels"] == "avx2"
-    code, output, _ = run("translate", "--json", "a")
-    assert "provenance" not in json.loads(output)
-
-
-def test_a_capsule_is_written_and_replayed(run: Run, recording: Script, tmp_path: Path) -> None:
+def test_a_capsule_is_written_and_replayed(run: Run, answering: Script, tmp_path: Path) -> None:
     file = tmp_path / "answers.json"
-    assert run("translate", "--capsule", file, "a", "b") == (0, "A\nB\n", "")
+    assert run("translate", "--capsule", file, "猫", "狗") == (0, "A cat.\nA cat.\n", "")
     assert file.stat().st_mode & 0o777 == 0o600
     assert run("replay", file) == (0, "text 1: identical\ntext 2: identical\nidentical\n", "")
-    assert [request.settings.model for request in recording.requests[2:]] == ["zh-en/2", "zh-en/2"]
+    assert [request.settings.model for request in answering.requests[2:]] == ["zh-en/2", "zh-en/2"]
 
 
-def test_a_replay_that_differs_exits_with_1(run: Run, recording: Script, tmp_path: Path) -> None:
+def test_a_replay_that_differs_exits_with_1(run: Run, answering: Script, tmp_path: Path) -> None:
     file = tmp_path / "answers.json"
     run("translate", "--capsule", file, "a")
-    file.write_text(file.read_text().replace('"A"', '"B"'))
+    file.write_text(file.read_text().replace("A cat.", "A dog."))
     code, output, errors = run("replay", file)
     assert (code, output.splitlines()[-1], errors) == (1, "0 of 1 answers are identical", "")
 
@@ -328,7 +304,7 @@ def test_a_bad_capsule_is_a_wrong_argument(run: Run, tmp_path: Path) -> None:
     assert errors == f'xuanzang: {tmp_path}/bad.json: format must be "xuanzang-capsule"\n'
 
 
-def test_a_capsule_holds_a_limited_number_of_texts(run: Run, recording: Script, tmp_path: Path) -> None:
+def test_a_capsule_holds_a_limited_number_of_texts(run: Run, answering: Script, tmp_path: Path) -> None:
     code, output, errors = run("translate", "--capsule", tmp_path / "answers.json", given="a\n" * 1025)
     assert code == 2
     assert output.count("\n") == 1024

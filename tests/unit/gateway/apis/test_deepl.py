@@ -37,16 +37,10 @@ def translated(client: deepl.DeepLClient, text: str = BEAM["en"], **options: Any
     return found.text
 
 
+# Beside those with enumerated values.
 TAKEN: list[dict[str, Any]] = [
     {"source_lang": "auto"},
     {"context": ""},
-    {"split_sentences": "0"},
-    {"split_sentences": "nonewlines"},
-    {"formality": "prefer_less"},
-    {"formality": "prefer_more"},
-    {"model_type": "prefer_quality_optimized"},
-    {"preserve_formatting": True},
-    {"outline_detection": False},
     {"tag_handling": "xml", "splitting_tags": ["par"], "non_splitting_tags": "b,i"},
 ]
 REFUSED: list[tuple[dict[str, Any], str]] = [
