@@ -85,8 +85,7 @@ class Slow(StandIn):
             while not self.waiting:  # noqa: ASYNC110 - the other call is under way then
                 await asyncio.sleep(0)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "refused")
-        if request.contents[0] == "lingering":
-            # Each call of them is in time, by itself.
+        if request.contents[0] == "lingering" and len(self.deadlines) == 1:
             await asyncio.sleep(0.6 * context.time_remaining())
         if request.contents[0] == "slow":
             self.waiting += 1

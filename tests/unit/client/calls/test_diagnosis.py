@@ -100,7 +100,8 @@ def test_a_client_is_told_what_its_tls_lacks(
     client_type: type[Client], serve: Serve, server: grpc.ServerCredentials | None, tls: TLSConfig | None, message: str
 ) -> None:
     port = serve(server).address.rpartition(":")[2]
-    assert message.format(at=f"127.0.0.1:{port}") in refusal(client_type, f"localhost:{port}", tls)
+    for host in ("127.0.0.1", "localhost"):
+        assert message.format(at=f"127.0.0.1:{port}") in refusal(client_type, f"{host}:{port}", tls)
 
 
 def test_the_port_of_a_gateway_is_named_as_what_it_is(client_type: type[Client], http_port: int) -> None:
