@@ -28,17 +28,11 @@ def document() -> dict[str, Any]:
     }
 
 
-def test_a_head_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_head_that_is_listed_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / QUALITY).write_text(json.dumps(document()))
     head = read_quality_head(tmp_path, LISTED)
     assert head
-    assert head.intercept == 0.25
-    assert head.features[0].square_weight == -0.1
-    assert head.limits.max_token_ratio == 8
-
-
-def test_a_bundle_that_lists_no_head_has_none(tmp_path: Path) -> None:
-    (tmp_path / QUALITY).write_text("{")
+    assert (head.intercept, head.features[0].square_weight, head.limits.max_token_ratio) == (0.25, -0.1, 8)
     assert read_quality_head(tmp_path, manifest_pb2.Manifest()) is None
 
 
@@ -77,29 +71,22 @@ def test_a_malformed_head_refuses_the_bundle(tmp_path: Path, change: Callable[[A
         read_quality_head(tmp_path, LISTED)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "null", "[" * 100_000])
-def test_what_is_no_head_at_all_refuses_the_bundle(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [*((each, "not a quality head") for each in ("", "[]", "null", "[" * 100_000)), (" " * (1 << 20), "more than")],
+)
+def test_what_is_no_head_at_all_refuses_the_bundle(tmp_path: Path, content: str, reason: str) -> None:
     (tmp_path / QUALITY).write_text(content)
-    with pytest.raises(BundleError, match="not a quality head"):
-        read_quality_head(tmp_path, LISTED)
-
-
-def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / QUALITY).write_text(" " * (1 << 20))
-    with pytest.raises(BundleError, match="more than"):
+    with pytest.raises(BundleError, match=reason):
         read_quality_head(tmp_path, LISTED)
 
 
 WITH_LEXICON = manifest_pb2.Manifest(files=[manifest_pb2.File(name=LEXICON)])
 
 
-def test_the_entries_are_those_of_the_file(tmp_path: Path) -> None:
+def test_the_entries_are_those_of_the_file_if_it_is_listed(tmp_path: Path) -> None:
     (tmp_path / LEXICON).write_text("hello\t你好\ngood morning\t早上好\n", encoding="utf-8")
     assert read_lexicon(tmp_path, WITH_LEXICON) == {"hello": "你好", "good morning": "早上好"}
-
-
-def test_a_file_that_the_manifest_does_not_list_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / LEXICON).write_bytes(b"\xff")
     assert read_lexicon(tmp_path, manifest_pb2.Manifest()) == {}
 
 

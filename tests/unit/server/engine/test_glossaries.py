@@ -207,6 +207,9 @@ def store(folder: GlossaryFolder) -> GlossaryStore:
 async def test_a_stored_glossary_is_found_at_once_and_read_again(store: GlossaryStore, folder: GlossaryFolder) -> None:
     stored = await store.create(file(CAT, DOG))
     assert folder.find("animals") is stored
+    # A folder that cannot be written is a state of the server.
+    with pytest.raises(GlossaryStateError):
+        await GlossaryStore(GlossaryFolder(folder.path / "animals.tsv")).create(file(CAT))
     again = GlossaryFolder(folder.path)
     await again.reload()
     read = again.find("animals")
@@ -243,12 +246,6 @@ def test_what_a_file_cannot_hold_is_refused_by_field(faulty: GlossaryDraft, fiel
     with pytest.raises(InvalidInputError) as error:
         glossary_file(faulty)
     assert [violation.field for violation in error.value.violations] == [field]
-
-
-async def test_a_folder_that_cannot_be_written_is_a_state_of_the_server(tmp_path: Path) -> None:
-    (tmp_path / "glossaries").write_text("a file", encoding="utf-8")
-    with pytest.raises(GlossaryStateError):
-        await GlossaryStore(GlossaryFolder(tmp_path / "glossaries")).create(file(CAT))
 
 
 def texts(most: int) -> st.SearchStrategy[str]:

@@ -290,9 +290,9 @@ def served(
             patch.setattr(WorkerState, "record_joining", lambda *_: None)
         server = VirtualServer(patch, model, BUNDLED, workers=workers)
         draw = random.Random(2)
-        server.arrivals([draw.randrange(8, 40) for _ in range(3000)], rate=rate)
+        server.arrivals([draw.randrange(8, 40) for _ in range(2000)], rate=rate)
         server.go_on()
-    assert len(server.taken) == 3000
+    assert len(server.taken) == 2000
     return server
 
 
