@@ -61,7 +61,8 @@ def _carried(text: str) -> None:
 
 
 def _respelled(text: str) -> None:
-    punctuation = punctuation_of("en")
+    punctuation_of("en").normalize(text)
+    punctuation = punctuation_of("de")
     punctuation.before(text, [(0, len(punctuation.normalize(text)))])
 
 
