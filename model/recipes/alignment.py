@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.inspection.attention_maps import AttentionMaps, attention_maps
+from xuanzang.model.evaluation.attention_maps import AttentionMaps, attention_maps
 
 Span = tuple[int, int]
 

@@ -32,7 +32,7 @@ import torch
 from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.inspection.attention_maps import attention_maps
+from xuanzang.model.evaluation.attention_maps import attention_maps
 
 Links = frozenset[tuple[int, int]]
 Heads = tuple[int, int, tuple[int, ...]]

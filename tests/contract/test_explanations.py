@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.metadata import METADATA_FILE
-from xuanzang.model.inspection.attention_maps import attention_maps
+from xuanzang.model.evaluation.attention_maps import attention_maps
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.settings import EngineSettings

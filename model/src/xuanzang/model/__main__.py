@@ -46,7 +46,7 @@ def _train(name: str, program: str, flags: Sequence[str]) -> int:
         return fail(program, needed, status=1)
     # ruff: noqa: PLC0415 - an import of a model does without these packages
     from xuanzang.model.commands import COMMANDS
-    from xuanzang.model.inspection.attention_pictures import PictureError
+    from xuanzang.model.evaluation.attention_pictures import PictureError
     from xuanzang.model.training.trainer import DivergedError
 
     if name not in COMMANDS:

@@ -25,10 +25,10 @@ from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoi
 from xuanzang.model.command import Command
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
+from xuanzang.model.evaluation.attention_maps import attention_maps, measure_coverage
 from xuanzang.model.evaluation.comet import Comet
 from xuanzang.model.evaluation.quality import Quality, measure
 from xuanzang.model.evaluation.test_sets import read_test_set
-from xuanzang.model.inspection.attention_maps import attention_maps, measure_coverage
 from xuanzang.model.training.machine import keep_freed_memory, stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer

@@ -1,1 +1,1 @@
-"""Evaluation: test sets, scores, faults and key words."""
+"""Evaluation: test sets, scores, faults and key words, and maps of attention."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.inspection.attention_maps import measure_coverage, source_coverage
+from xuanzang.model.evaluation.attention_maps import measure_coverage, source_coverage
 
 SOURCES = ["我有一只猫，他有两只狗。", "她每天早上六点起床，然后去公园跑步。", "请打开窗户，今天太热了。"]
 TRANSLATIONS = [

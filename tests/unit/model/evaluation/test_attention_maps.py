@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from xuanzang.model.inspection.attention_maps import attention_maps
-from xuanzang.model.inspection.attention_pictures import Panel, PictureError, save_with_matplotlib
+from xuanzang.model.evaluation.attention_maps import attention_maps
+from xuanzang.model.evaluation.attention_pictures import Panel, PictureError, save_with_matplotlib
 from xuanzang.model.network.transformer import Transformer
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -18,7 +18,7 @@ from torch import nn
 from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.inspection.attention_pictures import Panel, save_with_matplotlib, svg
+from xuanzang.model.evaluation.attention_pictures import Panel, save_with_matplotlib, svg
 from xuanzang.model.network.attention import MultiHeadAttention
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.translation import translate_ids

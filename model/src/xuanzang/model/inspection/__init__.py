@@ -1,1 +1,0 @@
-"""Inspection of attention: maps, their pictures, and coverage of the source."""
