@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from xuanzang.documents.formats.blocks import tag_fault
-from xuanzang.documents.formats.printf import order_fault
+from xuanzang.documents.formats.messages.printf import order_fault
 from xuanzang.documents.memory import TranslationMemory
 from xuanzang.documents.opening import DocumentTexts, Refusal, WrittenFile
 

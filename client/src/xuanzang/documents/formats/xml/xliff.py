@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
-from xuanzang.documents.formats.accelerators import unmarked
 from xuanzang.documents.formats.blocks import Kind, Piece, block_edits, markup_text, tag_fault
 from xuanzang.documents.formats.html_tokens import unescaped as unescaped_html
+from xuanzang.documents.formats.messages.accelerators import unmarked
 from xuanzang.documents.formats.xml.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
 from xuanzang.documents.splicing import Edit, SplicedDocument, flowing, spliced
 

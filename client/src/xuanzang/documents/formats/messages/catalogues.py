@@ -17,7 +17,7 @@ from translate.storage.ts2 import tsfile
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings, Unit
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.formats.accelerators import with_accelerator, without_accelerator
+from xuanzang.documents.formats.messages.accelerators import with_accelerator, without_accelerator
 from xuanzang.documents.splicing import is_identifier, parted, translatable
 
 _ROOTS = {".resx": b"<root", ".ts": b"<TS", ".stringsdict": b"<plist"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.formats.accelerators import unmarked
+from xuanzang.documents.formats.messages.accelerators import unmarked
 from xuanzang.documents.splicing import Edit, SplicedDocument, is_identifier, parted, replacement
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?+|[\[\]{},]')

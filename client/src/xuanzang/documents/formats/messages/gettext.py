@@ -9,8 +9,8 @@ from functools import partial
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.formats.accelerators import unmarked
-from xuanzang.documents.formats.printf import directives, is_ordered, numbered, unnumbered
+from xuanzang.documents.formats.messages.accelerators import unmarked
+from xuanzang.documents.formats.messages.printf import directives, is_ordered, numbered, unnumbered
 from xuanzang.documents.splicing import Edit, SplicedDocument, parted, translatable
 
 _CHARSET = re.compile(rb"charset=([\w.-]{1,40})")

@@ -16,7 +16,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from xuanzang.documents.document import IN_MESSAGES, Document, DocumentError, ReadSettings
 from xuanzang.documents.encoding import EncodedText
-from xuanzang.documents.formats.accelerators import unmarked
+from xuanzang.documents.formats.messages.accelerators import unmarked
 from xuanzang.documents.splicing import Edit, SplicedDocument, is_identifier, parted, translatable
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")

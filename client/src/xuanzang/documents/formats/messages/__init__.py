@@ -1,0 +1,1 @@
+"""Messages of programs, in the files of their catalogues."""
