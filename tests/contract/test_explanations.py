@@ -115,7 +115,9 @@ class FixedTokenizer:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_what_is_explained_is_the_translation(explain: Explain, options: dict[str, Any]) -> None:
+def test_what_is_explained_is_the_translation_and_the_search_that_found_it(
+    explain: Explain, options: dict[str, Any]
+) -> None:
     for text in TEXTS[:2]:
         explained = explain(text, **options)
         assert explained.hypotheses == explained.translated
@@ -124,12 +126,13 @@ def test_what_is_explained_is_the_translation(explain: Explain, options: dict[st
         assert [token.text for token in tokens] == [detail.text for detail in best.tokens]
         spans = [explained.explanation.source_tokens[token.source_token] for token in tokens]
         assert [(s.start, s.end) for s in spans] == [(d.source_start, d.source_end) for d in best.tokens]
+        require_whole_tree(explained, options.get("beam_size", 4))
+        require_path_of_the_best(explained)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_tree_holds_together_from_the_first_step_to_the_last(explain: Explain, options: dict[str, Any]) -> None:
-    explained = explain(TEXTS[2], **options)
-    steps, beam_size = explained.explanation.search_steps, options.get("beam_size", 4)
+def require_whole_tree(explained: Explained, beam_size: int) -> None:
+    """Check that the steps of a search hold together from the first to the last."""
+    steps = explained.explanation.search_steps
     before: set[int | None] = {None}
     previous: Sequence[pb.SearchCandidate] = ()
     for step in steps:
@@ -137,31 +140,25 @@ def test_the_tree_holds_together_from_the_first_step_to_the_last(explain: Explai
         assert {each.parent if each.HasField("parent") else None for each in step.candidates} <= before
         assert len(kept) <= beam_size
         for each in step.candidates:
-            if each.fate != pb.CANDIDATE_FATE_KEPT:
-                assert each.reason
+            assert each.reason or each.fate == pb.CANDIDATE_FATE_KEPT
             if each.HasField("parent") and each.HasField("score"):
                 assert each.score <= (previous[each.parent].score or 0.0) + 1e-6
-        previous = step.candidates
-        before = set(kept)
+        previous, before = step.candidates, {*kept}
     assert not before, "nothing lives on after the last step"
-    assert sorted(each.rank for step in steps for each in step.candidates if each.rank) == list(
-        range(1, len(explained.hypotheses) + 1)
-    )
+    ranks = sorted(each.rank for step in steps for each in step.candidates if each.rank)
+    assert ranks == list(range(1, len(explained.hypotheses) + 1))
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_path_of_the_best_hypothesis_sums_to_its_score(explain: Explain, options: dict[str, Any]) -> None:
-    explained = explain(TEXTS[3], **options)
-    explanation, best = explained.explanation, explained.hypotheses[0]
-    path = [
-        step.candidates[token.candidate]
-        for step, token in zip(explanation.search_steps, explanation.target_tokens, strict=False)
-    ]
-    assert [each.id for each in path] == [token.id for token in explanation.target_tokens]
-    totals = np.cumsum([token.score for token in explanation.target_tokens])
+def require_path_of_the_best(explained: Explained) -> None:
+    """Check that the path of the best hypothesis sums to its score."""
+    tokens = explained.explanation.target_tokens
+    steps = zip(explained.explanation.search_steps, tokens, strict=False)
+    path = [step.candidates[token.candidate] for step, token in steps]
+    assert [each.id for each in path] == [token.id for token in tokens]
+    totals = np.cumsum([token.score for token in tokens])
     np.testing.assert_allclose([each.score or 0.0 for each in path], totals, atol=1e-5)
     assert (path[-1].rank, path[-1].fate) == (1, pb.CANDIDATE_FATE_FINISHED)
-    assert path[-1].final_score == single(best.score)
+    assert path[-1].final_score == single(explained.hypotheses[0].score)
 
 
 def test_attention_is_that_of_the_torch_model(explain: Explain, checkpoint: Checkpoint) -> None:
@@ -182,15 +179,6 @@ def test_attention_is_that_of_the_torch_model(explain: Explain, checkpoint: Chec
             of_layer = expected[attention.kind][attention.layer]
             wanted = of_layer[attention.head] if attention.HasField("head") else of_layer.mean(axis=0)
             np.testing.assert_allclose(matrix(attention), wanted, atol=1e-4)
-
-
-def test_rows_of_attention_sum_to_one_and_the_mean_is_that_of_the_heads(explain: Explain) -> None:
-    attention = explain(TEXTS[4]).explanation.attention
-    for each in attention:
-        np.testing.assert_allclose(matrix(each).sum(axis=1), 1.0, atol=1e-5)
-    for mean in (each for each in attention if not each.HasField("head")):
-        heads = [e.weights for e in attention if (e.kind, e.layer) == (mean.kind, mean.layer) and e.HasField("head")]
-        np.testing.assert_allclose(mean.weights, np.mean(heads, axis=0), atol=1e-6)
 
 
 def test_alternatives_are_the_likeliest_tokens_of_the_torch_model(explain: Explain, checkpoint: Checkpoint) -> None:
@@ -230,13 +218,6 @@ def test_excluded_tokens_are_named_with_the_option_that_excluded_them(explain: E
     assert not any(each.reason == pb.CANDIDATE_REASON_TOO_SHORT for step in steps[3:] for each in step.candidates)
     assert any(each.reason == pb.CANDIDATE_REASON_SUPPRESSED for step in steps for each in step.candidates)
     assert any(each.reason == pb.CANDIDATE_REASON_REPEATED_NGRAM for step in steps for each in step.candidates)
-
-
-def test_only_the_layers_and_kinds_that_are_asked_for_are_returned(explain: Explain) -> None:
-    choice = AttentionChoice(kinds=(pb.ATTENTION_KIND_DECODER,), layers=(1,))
-    attention = explain(TEXTS[0], choice=choice).explanation.attention
-    [mean] = attention
-    assert (mean.kind, mean.layer, mean.HasField("head")) == (pb.ATTENTION_KIND_DECODER, 1, False)
 
 
 def test_a_forced_end_is_the_last_step_of_its_explanation_and_costs_nothing(

@@ -37,6 +37,22 @@ class Peers:
         words = [torch.randint(*self.words, (length,), generator=generator).tolist() for length in lengths]
         return [[*framed[:end], *ids, *framed[end:]] for ids in words]
 
+    @torch.inference_mode()
+    def require_same_logits(self, target: torch.Tensor, kept: list[int]) -> None:
+        """Compare the states of the encoder and the logits of some pieces, of whole targets and step by step."""
+        model = self.ours.model
+        source, mask = pad_sentences(self.sentences(len(target)), model.config.pad_id)
+        target[:, 0] = model.config.bos_id
+        expected = self.theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
+        memory = model.encode(source, mask)
+        torch.testing.assert_close(memory[mask], expected.encoder_last_hidden_state[mask], atol=1e-4, rtol=0)
+        theirs, whole = expected.logits[..., kept], model.decode(target, memory, mask)[..., kept]
+        torch.testing.assert_close(whole, theirs, atol=1e-4, rtol=0)
+        cache = model.start(memory, mask)
+        for position in range(target.size(1)):
+            logits, cache = model.step(target[:, position], cache)
+            torch.testing.assert_close(logits[:, kept], theirs[:, position], atol=1e-4, rtol=0)
+
     def generated(
         self,
         sentences: Sequence[list[int]],
