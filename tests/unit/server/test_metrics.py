@@ -86,9 +86,7 @@ def test_each_attribute_counts_in_its_metric(metrics: Metrics, registry: Collect
     assert set(changed) == {own_label(sample.labels) for sample in kept}
 
 
-def test_series_that_failed_are_made_the_next_time(
-    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_series_that_failed_are_made_next_time(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     families = Families(ModelMetrics, prefix="nmt", labels=("model", "version"), registry=registry)
     with monkeypatch.context() as patch:
         patch.setattr(Family, "labels", lambda *_: 1 / 0)
@@ -188,9 +186,7 @@ def test_a_scrape_that_is_read_slowly_ends_without_a_fault(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_an_address_that_is_taken_is_named_and_free_after_a_stop(
-    endpoint: MetricsEndpoint, registry: CollectorRegistry
-) -> None:
+def test_a_taken_address_is_named_and_free_after_a_stop(endpoint: MetricsEndpoint, registry: CollectorRegistry) -> None:
     with pytest.raises(OSError, match=f"cannot serve metrics on 127.0.0.1:{endpoint.port}"):
         MetricsEndpoint(registry, host="127.0.0.1", port=endpoint.port)
     # A second stop changes nothing.

@@ -20,9 +20,7 @@ def test_flags_override_the_environment_which_overrides_defaults(monkeypatch: py
     assert (settings.max_batch_sentences, settings.log_level, settings.log_format) == (8, "debug", "auto")
 
 
-def test_help_lists_every_flag_in_groups_and_shows_no_types_of_python(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_help_lists_flags_in_groups_without_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as caught:
         read_settings(["--help"])

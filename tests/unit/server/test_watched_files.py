@@ -39,9 +39,7 @@ class Stale(Part):
         raise OSError("Stale file handle")
 
 
-async def test_one_that_cannot_be_seen_hides_no_change_of_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_one_that_cannot_be_seen_hides_no_other_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "keys"
     before, broken, after = Part(file), Stale(file), Part(file)
     file.write_text("new")

@@ -122,9 +122,7 @@ async def test_a_deadline_ends_a_running_sentence(translate: Translate, script: 
     assert value(metrics, "request_failures_total", reason="deadline") == 1
 
 
-async def test_a_fault_reaches_all_who_wait_and_the_worker_goes_on(
-    translate: Translate, script: Script, metrics: Metrics
-) -> None:
+async def test_faults_reach_all_and_the_worker_goes_on(translate: Translate, script: Script, metrics: Metrics) -> None:
     script.fault = ArithmeticError("broken")
     outcomes = await asyncio.gather(translate("hello", "a cat"), translate("a dog"), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [ArithmeticError] * 2
@@ -202,9 +200,7 @@ async def test_every_request_of_a_storm_is_answered(make_engine: MakeEngine, opt
     assert ended[0] == sum(answered)
 
 
-async def test_long_texts_leave_a_thread_to_other_callers(
-    engine: Engine, options: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_texts_leave_others_a_thread(engine: Engine, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, begun, prepare = threading.Event(), [], preparation.prepare
     given_up = []
 

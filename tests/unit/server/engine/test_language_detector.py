@@ -105,9 +105,7 @@ def test_a_model_of_another_server_is_not_written_again(
     assert [path.stat().st_ino for path in tmp_path.iterdir()] == written
 
 
-def test_kept_models_of_other_versions_are_removed_and_files_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_of_other_versions_are_removed_and_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
         earlier.setattr(language_model, "_LAYOUT", b"of another version")
         keep(tmp_path)

@@ -193,9 +193,7 @@ ONLY = LanguageChoice(sources=("zh",), target="en")
         ([reading(kind=UNCERTAIN)], ONLY, ""),
     ],
 )
-def test_the_language_that_is_told_is_that_of_all_texts(
-    readings: list[Reading], choice: LanguageChoice, language: str
-) -> None:
+def test_the_language_told_is_that_of_all_texts(readings: list[Reading], choice: LanguageChoice, language: str) -> None:
     assert language_of(readings, choice) == language
 
 

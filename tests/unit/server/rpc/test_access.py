@@ -239,9 +239,7 @@ class CountedHmac:
         return hmac.compare_digest(one, other)
 
 
-async def test_refused_keys_cost_the_same_work(
-    serve: Any, keys_file: KeysFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refused_keys_cost_equal_work(serve: Any, keys_file: KeysFile, monkeypatch: pytest.MonkeyPatch) -> None:
     from xuanzang.server.access import keys
 
     revoked = keys_file.add()

@@ -94,9 +94,7 @@ def test_an_equal_sentence_gets_the_kept_answer_and_others_do_not(model: LoadedM
 
 
 @pytest.mark.parametrize(("is_shared", "is_found"), [(False, False), (True, True)])
-def test_callers_share_answers_if_told(
-    model: LoadedModel, metrics: Metrics, *, is_shared: bool, is_found: bool
-) -> None:
+def test_answers_are_shared_if_told(model: LoadedModel, metrics: Metrics, *, is_shared: bool, is_found: bool) -> None:
     cache = AnswerCache(100_000, metrics.server, is_shared=is_shared)
     cache.end(key_of(cache, Caller(model, "one"), 5, 2), found(7))
     assert (cache.get(key_of(cache, Caller(model, "two"), 5, 2)) is not None) is is_found

@@ -202,9 +202,7 @@ def counted(metrics: Metrics, outcome: str) -> float | None:
     return metrics.registry.get_sample_value("nmt_explanations_total", LABELS | {"outcome": outcome})
 
 
-async def test_the_limit_is_for_those_at_once(
-    engine: Engine, script: Any, options: DecodingOptions, metrics: Metrics
-) -> None:
+async def test_the_limit_holds_at_once(engine: Engine, script: Any, options: DecodingOptions, metrics: Metrics) -> None:
     explainer = Explainer(engine, ExplanationLimits(max_explanations=2))
     script.allow(0)
     running = [asyncio.create_task(explain(engine, explainer, options)) for _ in range(2)]

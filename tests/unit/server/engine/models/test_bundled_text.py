@@ -120,9 +120,7 @@ def test_without_sacremoses_a_bundle_that_needs_it_is_refused_with_what_to_insta
         normalizing("moses")
 
 
-def test_sentences_are_joined_as_the_script_of_the_target_language_is_written(
-    repository: Path, edit_manifest: Edit
-) -> None:
+def test_sentences_are_joined_as_the_script_of_the_target_is_written(repository: Path, edit_manifest: Edit) -> None:
     directory = repository / "small" / "1"
     codes = ["cmn-Hans", "cmn-Latn", "en", "yue", "zh-CN", "JA"]
     edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=codes))

@@ -76,9 +76,7 @@ async def test_a_bundle_that_tokenises_otherwise_than_its_certificate_is_refused
         await make_engine(SETTINGS).start()
 
 
-async def test_a_file_that_changes_in_a_load_is_a_reason(
-    repository: Path, make_engine: MakeEngine, script: Script
-) -> None:
+async def test_files_that_change_in_a_load_refuse_it(repository: Path, make_engine: MakeEngine, script: Script) -> None:
     engine = make_engine(SETTINGS)
     script.allow(0)
     starting = asyncio.ensure_future(engine.start())
@@ -123,9 +121,7 @@ def model(tiny_bundle_repository: Path, metrics: Metrics) -> LoadedModel:
     return LoadedModel(tiny_bundle_repository / "tiny" / "1", metrics)
 
 
-def test_keys_and_values_get_what_the_weights_leave_and_the_more_the_wider_a_beam_is(
-    model: LoadedModel, metrics: Metrics
-) -> None:
+def test_keys_and_values_get_what_weights_leave_the_more_the_wider_a_beam(model: LoadedModel, metrics: Metrics) -> None:
     def needed(beam_size: int) -> int:
         options = search_options(beam_size=beam_size, max_target_length=64)
         return model.cache_bytes_of(Sentence(source_ids=[5] * 10, options=options))
@@ -140,9 +136,7 @@ def test_keys_and_values_get_what_the_weights_leave_and_the_more_the_wider_a_bea
     assert 0 < needed(1) < needed(4) < needed(16)
 
 
-def test_graphs_open_before_their_digest_do_not_count(
-    tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics
-) -> None:
+def test_early_graphs_need_their_digest(tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics) -> None:
     directory = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models")) / "tiny" / "1"
     settings = EngineSettings(provider="cpu")
     assert LoadedModel(directory, metrics, settings).sessions
@@ -154,9 +148,7 @@ def test_graphs_open_before_their_digest_do_not_count(
         LoadedModel(directory, metrics, settings)
 
 
-def test_models_share_memory_of_equal_vocabularies(
-    tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics
-) -> None:
+def test_models_share_equal_vocabularies(tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics) -> None:
     directory, processors = tiny_bundle_repository / "tiny" / "1", Processors()
     other = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models")) / "tiny" / "1"
     text = "abc abc"
@@ -170,6 +162,7 @@ def test_models_share_memory_of_equal_vocabularies(
     assert processors.count == 0
 
 
+Behave = Callable[[str], None]
 SETTINGS = EngineSettings(workers=1, provider="cpu")
 # In the place of the module that loads bundles: it answers as its source says.
 ANSWERS = "import json, sys, os, time\nrequest = json.loads(input())\nprint('0', flush=True)\n"
@@ -196,16 +189,14 @@ def tried(tmp_path: Path, configuration: str = "") -> TriedBundles:
     return TriedBundles(tmp_path / "cache" / "tried", configuration=configuration)
 
 
-async def test_known_bundles_are_not_tried_again(
-    directory: Path, tmp_path: Path, behave: Callable[[str], None]
-) -> None:
+async def test_known_bundles_are_not_tried_again(directory: Path, tmp_path: Path, behave: Behave) -> None:
     tried(tmp_path).add([tried(tmp_path).entry_of(manifest_digest(directory))])
     behave("os.abort()")
     assert not await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory])
     assert list(await TrialLoader(SETTINGS, known=tried(tmp_path, "cuda")).refusals([directory])) == [directory]
 
 
-async def test_a_model_that_rests_may_be_loaded_after_one_trial(directory: Path, behave: Callable[[str], None]) -> None:
+async def test_a_model_that_rests_may_be_loaded_after_one_trial(directory: Path, behave: Behave) -> None:
     model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
     loader = TrialLoader(SETTINGS)
     behave("print(json.dumps(['it is refused']), flush=True)\n")
@@ -218,7 +209,7 @@ async def test_a_model_that_rests_may_be_loaded_after_one_trial(directory: Path,
     await loader.require(model)
 
 
-async def test_a_trial_of_another_bundle_does_not_count(directory: Path, behave: Callable[[str], None]) -> None:
+async def test_a_trial_of_another_bundle_does_not_count(directory: Path, behave: Behave) -> None:
     model = LoadedModel(directory, Metrics(CollectorRegistry()), rests=True)
     behave("print('[]', flush=True)\n")
     (directory / "manifest.json").write_bytes((directory / "manifest.json").read_bytes() + b" ")
@@ -262,7 +253,7 @@ async def test_a_refused_bundle_is_not_remembered(directory: Path, tmp_path: Pat
     assert not tried(tmp_path).entries()
 
 
-async def test_each_bundle_that_ends_the_process_is_refused_alone(behave: Callable[[str], None]) -> None:
+async def test_each_bundle_that_ends_the_process_is_refused_alone(behave: Behave) -> None:
     behave(
         "for name in request['directories']:\n"
         "    if name == 'bad': os.abort()\n"
@@ -278,7 +269,7 @@ async def test_each_bundle_that_ends_the_process_is_refused_alone(behave: Callab
     }
 
 
-async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Callable[[str], None]) -> None:
+async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Behave) -> None:
     behave("print(json.dumps([str(os.getpriority(os.PRIO_PROCESS, 0))]), flush=True)\n")
     priorities: list[str] = []
     for gives_way in (True, False):
@@ -288,7 +279,7 @@ async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Ca
     assert priorities == [str(min(own + 10, 19)), str(own)]
 
 
-async def test_bundles_that_take_too_long_end_their_process(tmp_path: Path, behave: Callable[[str], None]) -> None:
+async def test_bundles_that_take_too_long_end_their_process(tmp_path: Path, behave: Behave) -> None:
     behave(f"open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
     refusals = await TrialLoader(SETTINGS, max_seconds_per_bundle=0.5).refusals([Path("a")])
     assert refusals[Path("a")].reasons == ("loading it takes more than 0.5 seconds",)
@@ -296,7 +287,7 @@ async def test_bundles_that_take_too_long_end_their_process(tmp_path: Path, beha
         os.kill(int((tmp_path / "id").read_text()), 0)
 
 
-async def test_a_server_that_stops_meanwhile_ends_the_process(tmp_path: Path, behave: Callable[[str], None]) -> None:
+async def test_a_server_that_stops_meanwhile_ends_the_process(tmp_path: Path, behave: Behave) -> None:
     os.mkfifo(tmp_path / "id")
     behave(f"open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
     trial = asyncio.ensure_future(TrialLoader(SETTINGS).refusals([Path("a")]))
@@ -307,9 +298,7 @@ async def test_a_server_that_stops_meanwhile_ends_the_process(tmp_path: Path, be
         os.kill(process, 0)
 
 
-async def test_what_no_process_tried_is_refused(
-    monkeypatch: pytest.MonkeyPatch, directory: Path, tmp_path: Path
-) -> None:
+async def test_what_nobody_tried_is_refused(monkeypatch: pytest.MonkeyPatch, directory: Path, tmp_path: Path) -> None:
     monkeypatch.setattr(trial_loader, "_MODULE", "no_such_module")
     refusals = await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory, Path("b")])
     reason = "it was not tried: the process that loads it first did not start"

@@ -105,9 +105,7 @@ async def test_versions_that_came_while_it_was_down_join_as_if_loaded_now(restar
     assert live_version(await restart(promotion="manual")) == 6
 
 
-async def test_another_bundle_under_the_live_number_is_not_live(
-    restart: Restart, add_version: Any, edit_manifest: Any
-) -> None:
+async def test_another_bundle_of_its_number_is_not_live(restart: Restart, add_version: Any, edit_manifest: Any) -> None:
     folder = add_version(3)
     add_version(2)
     first = await restart()
@@ -297,9 +295,7 @@ async def test_a_decision_that_cannot_be_taken_up_for_a_time_is_taken_up_later(
     await one.join(5)
 
 
-async def test_a_decision_about_a_version_waits_until_it_is_loaded(
-    restart: Restart, add_version: Any, repository: Path
-) -> None:
+async def test_a_decision_about_a_version_waits_for_it(restart: Restart, add_version: Any, repository: Path) -> None:
     behind = await restart(promotion="direct")
     add_version(2)
     ahead = await restart(promotion="direct")

@@ -265,7 +265,7 @@ def test_a_file_that_others_may_change_is_replaced(bundle: Bundle, tmp_path: Pat
     assert path.read_bytes() == elsewhere.read_bytes()
 
 
-def test_weights_stay_in_the_process_where_no_file_can_be_written_or_other_machines_may_remove_it(
+def test_weights_stay_in_the_process_where_no_file_can_be_kept(
     bundle: Bundle, expected: list[list[TargetHypothesis]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = tmp_path / "file"

@@ -213,9 +213,7 @@ async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench
     assert [queued.request.model for queued in bench.take(1)] == [other]
 
 
-async def test_keys_and_values_have_half_of_what_weights_leave(
-    monkeypatch: pytest.MonkeyPatch, make_bench: MakeBench
-) -> None:
+async def test_caches_have_half_of_what_weights_leave(monkeypatch: pytest.MonkeyPatch, make_bench: MakeBench) -> None:
     monkeypatch.setattr(scheduler_module, "memory_limit", lambda: 512_000)
     bench = make_bench()
     model = bench.model()

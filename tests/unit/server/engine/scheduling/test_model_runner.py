@@ -262,9 +262,7 @@ async def test_a_result_and_metrics_say_when_and_in_what_company_sentences_were_
     assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
 
 
-async def test_a_runner_without_sentences_frees_its_and_the_graphs_memory(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_runner_without_sentences_frees_all_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, new_bindings = list[bool](), Sessions.new_bindings
 
     def recorded(sessions: Sessions, *, shrinks: bool = False) -> Any:

@@ -319,9 +319,7 @@ def test_joining_costs_the_mean_of_recent_runs_and_hardly_more_after_an_interrup
     assert worker.joining_seconds == pytest.approx(0.002, rel=0.1)
 
 
-async def test_a_newcomer_waits_as_long_as_joining_costs_others(
-    monkeypatch: pytest.MonkeyPatch, model: LoadedModel
-) -> None:
+async def test_a_newcomer_waits_as_long_as_it_costs_others(monkeypatch: pytest.MonkeyPatch, model: LoadedModel) -> None:
     server = VirtualServer(monkeypatch, model, BUNDLED, workers=1)
     server.scheduler.charge(0, COMMON, 0.002, is_joining=True)
     assert [len(joins) for joins in joining(server, 10, 10)] == [2]

@@ -78,7 +78,7 @@ async def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: Resolve) -
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
 
 
-def test_faults_of_a_single_text_have_the_field_names_of_its_message_and_stay_of_their_kind() -> None:
+def test_faults_of_a_single_text_have_the_fields_of_its_message_and_their_kind() -> None:
     faults = {"contents[0]": "is in fr", "options.num_hypotheses": "must be 1, contents[0] has 2 sentences"}
     violations = [FieldViolation(field=field, description=description) for field, description in faults.items()]
     error = UnservedLanguageError(violations, detected=["fr"], served=["zh"])
