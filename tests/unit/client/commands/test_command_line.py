@@ -228,6 +228,13 @@ def test_a_file_is_read_in_the_encoding_that_is_named(run: Run) -> None:
         assert (code, output.splitlines(), errors) == (0, [line.upper() for line in lines], "")
 
 
+def test_a_file_in_utf_16_is_refused_unless_it_is_named(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes("one\n".encode("utf-16le"))
+    assert run("translate", "-f", file)[0] == 2
+    assert run("translate", "--encoding", "utf-16le", "-f", file)[0] == 0
+
+
 def test_each_line_of_a_file_in_another_encoding_is_named(run: Run) -> None:
     code, output, errors = run("translate", "-f", "-", given="你好\n".encode("gbk") * 300)
     assert (code, output) == (1, "\n" * 300)

@@ -13,6 +13,8 @@ from typing import TextIO
 
 from xuanzang.client._output import replaced_file
 
+_START_BYTES = 4096
+
 
 def add_input(command: argparse.ArgumentParser, *, text_help: str, file_help: str) -> None:
     """Add the arguments that say where texts come from: themselves, a file, or standard input."""
@@ -48,12 +50,27 @@ def opened_input(arguments: argparse.Namespace) -> TextIO:
 
     A byte that is not of the encoding becomes a lone surrogate, which no request can hold: the client refuses such a
     text and continues with the next one.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is in UTF-16, and the arguments do not say so.
     """
     encoding: str = arguments.encoding
     if from_file(arguments):
+        if encoding == "utf-8-sig":
+            _require_no_utf_16(Path(arguments.file))
         return Path(arguments.file).open(encoding=encoding, errors="surrogateescape", newline="\n")
     # Not sys.stdin: another thread reads it, and Python aborts at exit if that thread still holds its lock.
     return open(0, encoding=encoding, errors="surrogateescape", newline="\n", closefd=False)
+
+
+def _require_no_utf_16(path: Path) -> None:
+    """Refuse a file of which a quarter of the first bytes are zero; its lines would be translated with these."""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(_START_BYTES)
+        if 4 * start.count(0) > len(start):
+            raise ValueError(f"{path} is in UTF-16; --encoding utf-16 or utf-16le says so")
 
 
 def undecodable(text: str, encoding: str) -> str:
