@@ -114,7 +114,8 @@ class _Group(Generic[_OwnerT]):
         else:
             del self.owners[key]
         self.limit = max(self._unnoticed, _MAX_TIMES * min(levels, default=0))
-        self.heavy = sum([len(level.owners) for level in self._heavy_levels()])
+        is_any = max(levels, default=0) > self.limit
+        self.heavy = sum([len(level.owners) for level in self._heavy_levels()]) if is_any else 0
 
     def wait(self, key: str, cost: int, places: int) -> None:
         """Count a sentence of an owner that begins to wait, or waits no longer if the numbers are less than 0."""
