@@ -230,9 +230,9 @@ async def test_many_faults_are_told_by_the_first_ten_and_their_number(gateway: R
 
 async def test_others_are_answered_while_large_bodies_are_read(gateway: RunningGateway) -> None:
     kind, body, _ = ACCEPTED["escapes between letters"]
-    large = [gateway.post("/translate", data=body + b"&source=zh&target=en", content_type=kind) for _ in range(4)]
+    large = [gateway.post("/translate", data=body + b"&source=zh&target=en", content_type=kind) for _ in range(2)]
     answers = await asyncio.gather(*large, *(gateway.get("/livez") for _ in range(20)))
-    assert [each.status for each in answers] == [200] * 24
+    assert [each.status for each in answers] == [200] * 22
 
 
 async def read(body: bytes, kind: str = "application/json", query: bytes = b"") -> Parameters:

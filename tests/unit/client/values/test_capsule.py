@@ -69,7 +69,7 @@ def answering(script: Script) -> Script:
 scores = st.floats(width=32, min_value=-(2.0**120), max_value=0)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.text(st.characters(codec="utf-8")), scores, st.floats(0)), min_size=1))
 def test_files_keep_every_bit(tmp_path: Path, answers: list[tuple[str, float, float]]) -> None:
     kept = Capsule(
