@@ -180,9 +180,11 @@ class Silent:
         script.on_stream = script.on_progressive = self._stream
 
     def _translate(self, _: Any, context: Any) -> pb.TranslateTextResponse:
-        context.add_callback(self.ended.set)
+        over = threading.Event()
+        for event in (over, self.ended):
+            context.add_callback(event.set)
         self.begun.set()
-        self.ended.wait(30)
+        over.wait(30)
         return pb.TranslateTextResponse()
 
     def _stream(self, _: Any, context: Any) -> Iterator[Any]:

@@ -78,16 +78,16 @@ def texts_of(kind: Any, *texts: str, pause: float = 0.0, last: type[BaseExceptio
     """Return texts with pauses between them, and an exception at last; those for asyncio are asynchronous."""
 
     async def later() -> AsyncIterator[str]:
-        for text in texts:
+        for number, text in enumerate(texts):
+            await asyncio.sleep(pause if number else 0)
             yield text
-            await asyncio.sleep(pause)
         if last:
             raise last("mine")
 
     def now() -> Iterator[str]:
-        for text in texts:
+        for number, text in enumerate(texts):
+            threading.Event().wait(pause if number else 0)
             yield text
-            threading.Event().wait(pause)
         if last:
             raise last("mine")
 
@@ -165,15 +165,19 @@ def test_an_answer_with_an_unknown_id_is_an_error(client: Client, script: Script
 
 def test_a_stream_that_times_out_is_cancelled_on_the_server(client: Client, script: Script) -> None:
     silent = Silent(script)
-    with pytest.raises(sdk.DeadlineExceededError, match=r"no answer within 0\.2 s"):
-        client.translate_stream(["a"], timeout=0.2)
-    assert silent.ended.wait(10)
+    # The time of a call may be over before a busy server begins it.
+    for timeout in (0.2, 5):
+        with pytest.raises(sdk.DeadlineExceededError, match=f"no answer within {timeout} s"):
+            client.translate_stream(["a"], timeout=timeout)
+        if silent.ended.wait(5):
+            return
+    raise AssertionError("the server was not told")
 
 
 @BOTH
 async def test_waiting_for_texts_does_not_time_out(script: Script, kind: Any) -> None:
-    client, timeout = kind(script.address), 0.1
-    stream = client.translate_stream(texts_of(kind, "a", "b", pause=3 * timeout), timeout=timeout)
+    client, timeout = kind(script.address), 0.5
+    stream = client.translate_stream(texts_of(kind, "a", "b", pause=2 * timeout), timeout=timeout)
     assert [each.translation.text for each in await finished(stream)] == ["A", "B"]
     await finished(client.close())
 
@@ -189,7 +193,7 @@ async def test_a_text_sent_during_a_wait_starts_the_timeout(script: Script) -> N
     script.on_stream = only_the_first
     async with sdk.AsyncTranslationClient(script.address) as client:
         with pytest.raises(sdk.DeadlineExceededError):
-            await finished(client.translate_stream(texts_of(type(client), "a", "b", pause=0.3), timeout=0.2))
+            await finished(client.translate_stream(texts_of(type(client), "a", "b", pause=0.7), timeout=0.5))
     assert ended.wait(10)
 
 
