@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import plistlib
 import re
 import shutil
@@ -12,7 +11,6 @@ from typing import Any
 
 import polib
 import pytest
-import yaml
 from document_texts import read, texts, translated
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +86,20 @@ def test_the_texts_of_a_catalogue_are_its_messages(suffix: str) -> None:
 def test_a_catalogue_without_translations_keeps_its_bytes(suffix: str) -> None:
     assert translated(suffix, SAMPLES[suffix], str, target_language="zh").decode() == SAMPLES[suffix]
     assert read(suffix, SAMPLES[suffix]).render({}).decode() == SAMPLES[suffix]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SAMPLES if suffix != ".ts"])
+def test_messages_of_a_catalogue_are_read_back_as_they_were_written(suffix: str) -> None:
+    hostile = " \"字'\\ <b> & {x} %d : # \t!"
+    written = translated(suffix, SAMPLES[suffix], lambda text: f"{text}{hostile}.")
+    expected = [f"{text}{hostile}." for text in EXPECTED[suffix]]
+    if suffix == ".properties":
+        # A single apostrophe would quote in a message with arguments.
+        expected[0] = expected[0].replace("'", "’")
+    if suffix == ".xml":
+        # A tag without its end would break the elements of the string.
+        expected[0] = EXPECTED[suffix][0]
+    assert texts(suffix, written) == expected
 
 
 ANDROID = {
@@ -229,21 +241,43 @@ def test_anchors_aliases_and_all_but_the_strings_of_rails_stay() -> None:
     ["x", "no", "a: b", "a #b", "- a", "a, b]", "'a' \"b\"", "a\nb", "a\n\n\nb", "a\n b", "%a", "字：", "\u2028\x7f"],
 )
 def test_strings_of_rails_in_any_style_are_read_back_as_they_were_written(style: str, translation: str) -> None:
+    import yaml
+
     written = translated(".yml", f"en:\n  a: {style.format('word')}\n  b: other\n", lambda _: translation).decode()
     found = yaml.safe_load(written)["en"]
     [value] = found["a"] if isinstance(found["a"], list) else [found["a"]]
     assert value.rstrip("\n") == found["b"] == translation
 
 
-def test_catalogues_are_written_as_their_programs_read_them() -> None:
+def test_catalogues_are_read_by_other_libraries() -> None:
+    import yaml
+
+    moved = translated(
+        ".stringsdict", SAMPLES[".stringsdict"], lambda text: {"{kept} one": "ONE {kept}"}.get(text, text)
+    )
+    assert plistlib.loads(moved)["kept"]["NSStringLocalizedFormatKey"] == "ONE %#@kept@"
+    found = plistlib.loads(translated(".stringsdict", SAMPLES[".stringsdict"]))
+    assert found["kept"]["kept"]["other"] == "%D THREE"
+    assert found["kept"]["kept"]["NSStringFormatValueTypeKey"] == "d"
     rails = yaml.safe_load(translated(".yml", SAMPLES[".yml"], target_language="de"))
-    kept = {"list": ["FOUR"], "flag": True, "number": 5}
-    assert rails == {"de": {"kept": "ONE %{KEPT}", "b": {"one": "%{COUNT} TWO", "other": "%{COUNT} THREE"}, **kept}}
+    assert rails == {
+        "de": {
+            "kept": "ONE %{KEPT}",
+            "b": {"one": "%{COUNT} TWO", "other": "%{COUNT} THREE"},
+            "list": ["FOUR"],
+            "flag": True,
+            "number": 5,
+        }
+    }
     qt = etree.fromstring(translated(".ts", SAMPLES[".ts"]))
     assert [element.text for element in qt.iter("translation", "numerusform")][:2] == ["ONE &TWO", "done"]
     assert [element.text for element in qt.iter("numerusform")] == ["%N THREE"]
-    arb = translated(".arb", SAMPLES[".arb"], target_language="de").decode()
-    assert '"@@locale": "de", "kept": "ONE {KEPT}"' in arb
+    android = etree.fromstring(translated(".xml", SAMPLES[".xml"], lambda text: text.replace("one", "eins")))
+    assert android[1].text == "Don\\'t eins & "
+    assert [item.text for item in android.iter("item")] == ["%d three", "%d four"]
+    assert (
+        '"@@locale": "de", "kept": "ONE {KEPT}"' in translated(".arb", SAMPLES[".arb"], target_language="de").decode()
+    )
     assert translated(".properties", "a=One\n", lambda _: "字") == b"a=\\u5B57\n"
     assert translated(".properties", "a=Oné\n", lambda _: "字") == "a=字\n".encode()
 
@@ -540,6 +574,9 @@ _MESSAGES = st.lists(
 
 def _catalogue(suffix: str, messages: list[str]) -> bytes:
     """Return a catalogue of messages, written by other libraries than the one that reads it where there is one."""
+    import json
+
+    import yaml
 
     named = {f"k{number}": text for number, text in enumerate(messages)}
     if suffix == ".yml":

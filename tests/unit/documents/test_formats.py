@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +44,20 @@ def test_marks_of_markdown_that_would_not_count_become_html() -> None:
     [text] = texts(".md", "a **b** _c_")
     answer = 'x<g id="1">“b”</g>y<g id="2">c</g>z'
     assert read(".md", "a **b** _c_").render({text: answer}).decode() == "x<strong>“b”</strong>y<em>c</em>z"
+
+
+def test_markdown_of_a_translation_is_the_same_blocks_with_other_text() -> None:
+    from markdown_it import MarkdownIt
+
+    source = "# A\n\n> b\n\n- c\n\n[d](x)\n"
+    hostile = ["# no heading", "1. no list", "<b>no tag</b> & &amp;", "*no* `code` [no](link) _it_ snake_case ~~n~~"]
+    answers = dict(zip("Abcd", hostile, strict=True))
+    result = translated(".md", source, answers.__getitem__).decode()
+    parser = MarkdownIt("commonmark").enable("strikethrough")
+    ours, theirs = parser.parse(result), parser.parse(source)
+    assert [token.type for token in ours] == [token.type for token in theirs]
+    contents = ["".join(child.content for child in token.children or ()) for token in ours if token.type == "inline"]
+    assert contents == hostile
 
 
 def test_a_chinese_line_that_is_broken_is_joined_without_a_space() -> None:
@@ -276,6 +291,29 @@ def test_looks_and_links_of_word_move_with_their_words() -> None:
     body = word_body(read(".docx", source).render({text: answer}))
     moved = link.format(plain.format("FOUR")), spaced.format(" one "), bold.format("THREE"), spaced.format(" two")
     assert body == f"<w:p>{mark}{''.join(moved)}</w:p>"
+
+
+def test_word_documents_open_in_python_docx_with_all_else_as_it_was() -> None:
+    import docx
+
+    document = docx.Document()
+    document.add_heading("Title", level=1)
+    paragraph = document.add_paragraph("Plain ")
+    paragraph.add_run("bold").bold = True
+    document.add_table(rows=1, cols=1).rows[0].cells[0].text = "cell"
+    document.sections[0].header.paragraphs[0].text = "header"
+    source, result = io.BytesIO(), io.BytesIO()
+    document.save(source)
+    result.write(translated(".docx", source.getvalue()))
+    again = docx.Document(result)
+    assert [each.text for each in again.paragraphs] == ["TITLE", "PLAIN BOLD"]
+    assert [run.bold for run in again.paragraphs[1].runs] == [None, True]
+    assert again.tables[0].rows[0].cells[0].text == "CELL"
+    assert again.sections[0].header.paragraphs[0].text == "HEADER"
+    with zipfile.ZipFile(source) as before, zipfile.ZipFile(result) as after:
+        assert before.namelist() == after.namelist()
+        same = [name for name in before.namelist() if before.read(name) == after.read(name)]
+    assert set(before.namelist()) - set(same) == {"word/document.xml", "word/header1.xml"}
 
 
 def test_columns_of_one_name_in_parquet_are_refused() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from html.parser import HTMLParser
+from pathlib import Path
 
 import cmarkgfm
 import pytest
@@ -18,6 +20,7 @@ from xuanzang.documents import DocumentFile
 from xuanzang.documents.formats.markdown_writing import SPELLINGS
 
 _WORD = re.compile(r"[^\W\d_]+")
+_SPECIFICATION = os.environ.get("COMMONMARK_SPECIFICATION", "")
 _CASES = [(kind, source) for kind, sources in DIALECTS.items() for source in sources]
 
 
@@ -64,12 +67,33 @@ def structure(markdown: str, *, with_texts: bool = True) -> list[tuple[object, .
     return [each for each in parser.seen if with_texts or each[0] != ""]
 
 
+def examples(specification: str) -> list[str]:
+    found = re.findall(r"^`{32} example\n(.*?)^\.$", specification, re.MULTILINE | re.DOTALL)
+    return [example.replace("→", "\t") for example in found]
+
+
+@pytest.mark.skipif(not _SPECIFICATION, reason="COMMONMARK_SPECIFICATION names no spec.txt of CommonMark")
+def test_the_examples_of_commonmark_keep_their_structure_in_chinese() -> None:
+    found = examples(Path(_SPECIFICATION).read_text(encoding="utf-8"))
+    assert len(found) > 600
+    for source in found:
+        assert translated(".md", source, str).decode() == source
+        assert structure(translated(".md", source, in_chinese).decode()) == structure(source), source
+        close = translated(".md", source, in_close_chinese).decode()
+        assert structure(close, with_texts=False) == structure(source, with_texts=False), source
+
+
 @pytest.mark.parametrize(("kind", "source"), _CASES, ids=[f"{kind} {n}" for n, (kind, _) in enumerate(_CASES)])
 def test_only_words_change_in_a_dialect(kind: str, source: str) -> None:
     assert kind
     expected = re.sub(r"(?<![A-Za-z])[Ww]ord(?![A-Za-z])", "字", source)
     assert translated(".md", source, str).decode() == source
     assert translated(".md", source, in_chinese).decode() == expected
+
+
+def test_there_are_cases_of_each_dialect() -> None:
+    assert len(_CASES) >= 120
+    assert len(set(_CASES)) == len(_CASES)
 
 
 @pytest.mark.parametrize(("source", "expected"), REFERENCES)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from document_texts import in_markup, read, texts, translated, word
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sample_documents import NAMED, TEXTS, WORD
 
@@ -134,3 +134,40 @@ def test_tables_are_read_and_written_as_the_csv_module_does(rows: list[list[str]
     assert [row[1].strip() == 'x "y", z' for row in again[1:]] == [
         has or row[1].strip() == 'x "y", z' for has, row in zip(letters, rows, strict=True)
     ]
+
+
+_CUE_LINE = st.lists(
+    st.sampled_from(["one", "two.", "<i>three</i>", "- four", "5", "é", "{\\an8}", "&amp;", "a -> b"]),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+_CUES = st.lists(st.lists(_CUE_LINE, min_size=1, max_size=3).map("\n".join), min_size=1, max_size=5)
+
+
+@settings(max_examples=200)
+@given(_CUES, st.booleans())
+def test_subtitles_have_the_cues_that_were_written(cues: list[str], has_blank_lines: bool) -> None:
+    import srt
+    import webvtt
+
+    times = [f"00:00:{2 * number:02},000 --> 00:00:{2 * number + 1:02},000" for number in range(len(cues))]
+    separator = "\n\n" if has_blank_lines else "\n"
+    source = "\n".join(
+        f"{number}\n{time}\n{cue.replace(chr(10), separator)}\n"
+        for number, (time, cue) in enumerate(zip(times, cues, strict=True), start=1)
+    )
+    assert translated(".srt", source, str).decode() == source or "\n" in source
+    ours, theirs = (list(srt.parse(content)) for content in (translated(".srt", source).decode(), source))
+    assert [(cue.index, cue.start, cue.end) for cue in ours] == [(cue.index, cue.start, cue.end) for cue in theirs]
+    written = [re.sub(r"\s+", "", cue.content) for cue in ours]
+    assert written == [re.sub(r"\s+", "", re.sub(r"<[^>]*>|\{[^}]*\}|[a-zé]+", _upper, cue.content)) for cue in theirs]
+    vtt = "WEBVTT\n\n" + "\n".join(f"{time.replace(',', '.')}\n{cue}\n" for time, cue in zip(times, cues, strict=True))
+    ours_vtt, theirs_vtt = (webvtt.from_string(content).captions for content in (translated(".vtt", vtt).decode(), vtt))
+    assert [(cue.start, cue.end) for cue in ours_vtt] == [(cue.start, cue.end) for cue in theirs_vtt]
+    assert [re.findall("<[^>]*>", cue.raw_text) for cue in ours_vtt] == [
+        re.findall("<[^>]*>", cue.raw_text) for cue in theirs_vtt
+    ]
+
+
+def _upper(found: re.Match[str]) -> str:
+    return found[0] if found[0][0] in "<{" else found[0].upper()
