@@ -35,6 +35,13 @@ async def test_a_document_comes_back_as_the_sdk_translates_it(
     assert (summary["texts"], summary["refused"], summary["refusals"]) == (2, 0, [])
 
 
+async def test_columns_choose_the_texts_of_a_table(gateway: RunningGateway) -> None:
+    answer = await gateway.post(f"{QUERY}&name=t.csv&column=b", data="id,a,b\n1,我有一只猫。,我有一只猫。\n".encode())
+    head, row = answer.body.decode().splitlines()
+    assert (answer.status, head, row.startswith("1,我有一只猫。,")) == (200, "id,a,b", True)
+    assert row != "1,我有一只猫。,我有一只猫。"
+
+
 @pytest.mark.parametrize(
     ("query", "data", "field"),
     [
@@ -60,6 +67,12 @@ async def test_a_problem_names_what_is_wrong_with_a_document(
 async def test_a_document_over_the_limit_is_refused(gateway: RunningGateway) -> None:
     answer = await gateway.post(f"{QUERY}&name=a.txt", data=b"a" * 4097)
     assert (answer.status, answer.json["title"]) == (413, "Request Entity Too Large")
+
+
+async def test_a_document_that_takes_too_long_is_a_gateway_timeout(running: Any) -> None:
+    async with running_gateway(running.address, document_timeout_seconds=0.001) as gateway:
+        answer = await gateway.post(f"{QUERY}&name=a.md", data=MARKDOWN)
+    assert answer.status == 504
 
 
 async def test_only_so_many_documents_are_translated_at_once(gateway: RunningGateway) -> None:

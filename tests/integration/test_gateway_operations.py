@@ -117,9 +117,7 @@ async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(
         answering = asyncio.create_task(gateway.post("/v1/translate?note=secret", json=body))
         while (await running.scrape()).value("nmt_requests_running") == 0:
             assert process.returncode is None
-        # The others end no gateway.
-        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, ending):
-            process.send_signal(number)
+        process.send_signal(ending)
         assert process.stderr is not None
         log = (await process.stderr.read()).decode()
         assert await process.wait() == 0
@@ -132,6 +130,17 @@ async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(
         assert lines[-1]["event"] == "stopped"
     assert "猫" not in log
     assert "secret" not in log
+
+
+async def test_other_signals_end_no_gateway(running: Any) -> None:
+    async with gateway_process(f"--server={running.address}") as (process, gateway):
+        body = ASK | {"texts": [*ASK["texts"]] * 40, "options": LONG}
+        answering = asyncio.create_task(gateway.post("/v1/translate", json=body))
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            process.send_signal(number)
+        while not answering.done():
+            assert (await gateway.get("/livez")).status == 200
+        assert (await answering).status == 200
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ def test_a_refused_text_is_named_by_its_index(translator: Translator) -> None:
         ({"return_quality": True}, InvalidInputError, "return_quality: needs a quality head"),
         ({"model": "none"}, ModelNotFoundError, "none"),
         ({"target_language": "fr"}, ModelNotFoundError, "fr"),
+        ({"target_language": "fr", "allow_pivot": True}, ModelNotFoundError, "no language to go through"),
         ({"glossary_name": "none"}, InvalidInputError, "glossary: is not a glossary of this server"),
         ({"beams": 3}, TypeError, "no such option: beams"),
     ],

@@ -11,6 +11,10 @@ def test_every_code_of_grpc_is_an_error_of_http(code: StatusCode) -> None:
     assert 400 <= fault_of(TranslationError("x", code=code)).status < 600
 
 
+def test_a_call_whose_time_is_over_is_a_gateway_timeout() -> None:
+    assert fault_of(TranslationError("x", code=StatusCode.DEADLINE_EXCEEDED)).status == 504
+
+
 def test_a_delay_is_rounded_up_to_whole_seconds() -> None:
     fault = fault_of(TranslationError("x", code=StatusCode.RESOURCE_EXHAUSTED, retry_after=1.2))
     assert (fault.status, fault.headers) == (429, {"retry-after": "2"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gateways import running_gateway
 from starlette.datastructures import Headers
 
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host, require_known_origin
@@ -85,6 +86,14 @@ def test_other_pages_may_call_only_if_all_may(headers: dict[str, str]) -> None:
     with pytest.raises(RefusedError, match="cors-origins"):
         require_known_origin(Headers({"host": HOST, **headers}), listed_origins(LISTED))
     require_known_origin(Headers({"host": HOST, **headers}), listed_origins("*"))
+
+
+async def test_pages_of_listed_origins_may_read_answers(address: str) -> None:
+    async with running_gateway(address, cors_origins=LISTED) as gateway:
+        listed = await gateway.get("/v1/models", origin="https://a.example", sec_fetch_site="cross-site")
+        other = await gateway.get("/v1/models", origin="https://b.example", sec_fetch_site="cross-site")
+    assert (listed.status, listed.headers["access-control-allow-origin"]) == (200, "https://a.example")
+    assert (other.status, "access-control-allow-origin" in other.headers) == (403, False)
 
 
 def test_a_page_cannot_point_its_name_at_a_gateway_without_keys() -> None:

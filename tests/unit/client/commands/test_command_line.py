@@ -186,6 +186,7 @@ def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(ru
         ("translate --timeout 0 a", "timeout must be a positive number"),
         ("translate --address a:1, a", "address is empty"),
         (f"translate --tls-cert {os.devnull} a", "must be given together"),
+        (f"translate --tls-key {os.devnull} a", "must be given together"),
         ("translate --beam-size x a", "invalid int value"),
         ("translate -f x a", "not allowed with argument"),
         ("translate --progressive --json a", "leave out --json"),
