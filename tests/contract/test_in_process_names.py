@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +84,10 @@ def test_a_method_takes_what_that_of_the_sdk_takes(name: str) -> None:
 def test_the_settings_of_a_translator_are_settings_of_the_server() -> None:
     hints = typing.get_type_hints(server.TranslatorSettings)
     assert hints.keys() <= EngineSettings.model_fields.keys()
+
+
+def test_the_page_has_every_method_setting_and_error() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    errors = {name for name in server.__all__ if name.endswith("Error")} - {"EngineError", "OverloadedError"}
+    for name in {*METHODS[:-1], *server.TranslatorSettings.__annotations__, *errors}:
+        assert f"`{name}" in page, name

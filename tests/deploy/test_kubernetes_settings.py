@@ -15,6 +15,7 @@ from xuanzang.gateway.settings import read_settings as read_gateway_settings
 from xuanzang.server import lifecycle
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import server as rpc
+from xuanzang.server.rpc.services.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 POD = manifests.pod(manifests.base("Deployment"))
@@ -73,6 +74,10 @@ def test_ports_are_the_defaults_of_the_server(tmp_path: Path) -> None:
         assert ports[name] == split_address(getattr(used, address)).port == split_address(default(address)).port
     assert {port["name"]: port["port"] for port in manifests.base("Service")["spec"]["ports"]} == ports
     assert {probe["grpc"]["port"] for probe in probes(SERVER)} == {ports["grpc"]}
+
+
+def test_readiness_is_that_of_the_translation_service() -> None:
+    assert SERVER["readinessProbe"]["grpc"]["service"] == TRANSLATION_SERVICE
 
 
 def test_the_grace_period_exceeds_the_wait_the_drain_and_the_last_answers(tmp_path: Path) -> None:

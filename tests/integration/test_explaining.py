@@ -65,6 +65,7 @@ async def test_the_gateway_answers_as_its_description_says(running: Any, client:
         fault = await gateway.post("/v1/explain", json={"text": "猫。狗。", "target_language": "en"})
         described = (await gateway.get("/openapi.json")).json
     assert answer.status == 200
+    assert {(each.kind.name, each.layer) for each in explained.attention} == {("CROSS", 1), ("DECODER", 1)}
     ExplainResponse.model_validate_json(answer.body)
     assert answer.json == json.loads(json.dumps(explained.as_dict() | {"source_language": "zh"}))
     assert fault.status == 400

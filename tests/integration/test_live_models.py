@@ -150,7 +150,8 @@ async def test_a_swap_under_load_fails_no_call_and_mixes_no_versions(start: Star
 
 
 async def test_a_damaged_version_is_refused_and_the_old_one_stays(running: Running, repository: Path) -> None:
-    damage(add_version(repository, 2))
+    folder = add_version(repository, 2)
+    damage(folder)
     message = await refused(running.load(2), grpc.StatusCode.FAILED_PRECONDITION)
     assert "tiny/2 is refused: weights.bin has SHA-256" in message
     assert await running.default() == "1"
@@ -161,10 +162,15 @@ async def test_a_damaged_version_is_refused_and_the_old_one_stays(running: Runni
     scrape = await running.scrape()
     assert scrape.value("nmt_bundles_refused") == 1
     assert scrape.value("nmt_model_changes_total", change="refused") == 1
+    # Repaired, it is refused no more.
+    damage(folder)
+    model = await running.load(2)
+    assert (model.state, list(model.refusal_reasons)) == (pb.MODEL_STATE_SERVING, [])
+    assert (await running.scrape()).value("nmt_bundles_refused") == 0
     shutil.rmtree(repository / "tiny")
     message = await refused(running.admin.ReloadModels(pb.ReloadModelsRequest()), grpc.StatusCode.FAILED_PRECONDITION)
     assert message == "the folder of the models holds no bundle"
-    assert await running.default() == "1"
+    assert await running.default() == "2"
 
 
 async def test_an_unloaded_model_is_unknown_until_it_is_loaded_again(running: Running) -> None:

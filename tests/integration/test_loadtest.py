@@ -27,3 +27,11 @@ async def test_open_and_closed_loads_are_measured(running: Any, tmp_path: Path, 
     counted = (await running.scrape()).since(before)
     served = counted.value("grpc_server_handled_total", grpc_code="OK", grpc_method="TranslateText")
     assert served == opened["requests"] + closed["requests"]
+
+
+async def test_calls_that_fail_are_counted_and_not_retried(running: Any, tmp_path: Path) -> None:
+    before = await running.scrape()
+    code, [figures] = await load(tmp_path, "--address", running.address, "--rate", "20", "--model", "missing")
+    assert (code, figures["codes"], figures["latency_ms"]) == (1, {"NOT_FOUND": figures["requests"]}, {})
+    counted = (await running.scrape()).since(before)
+    assert counted.value("grpc_server_handled_total", grpc_code="NOT_FOUND") == figures["requests"]

@@ -81,7 +81,9 @@ async def test_spans_of_a_call_lie_in_the_trace_of_its_caller(start_server: Any,
     assert collector.service_names == {"xuanzang-server"}
 
 
-async def test_every_way_of_calling_passes_the_trace_on(start_server: Any, collector: Collector) -> None:
+async def test_every_way_of_calling_passes_the_trace_on(
+    start_server: Any, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def blocking(address: str) -> None:
         with TranslationClient(address) as client, traced_caller() as caller:
             callers.append(caller)
@@ -90,6 +92,7 @@ async def test_every_way_of_calling_passes_the_trace_on(start_server: Any, colle
             assert list(client.translate_progressively(TEXTS[0]))
 
     callers: list[Any] = []
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "translations")
     async with start_server(tracing=True) as running, AsyncTranslationClient(running.address) as client:
         await asyncio.to_thread(blocking, running.address)
         with traced_caller() as caller:
@@ -102,6 +105,7 @@ async def test_every_way_of_calling_passes_the_trace_on(start_server: Any, colle
         names = [span.name.rpartition("/")[2] for span in rpcs]
         assert sorted(names) == ["StreamTranslateText", "TranslateText", "TranslateTextProgressively"]
         assert all({"queue", "decode"} <= {span.name for span in collector.below(rpc)} for rpc in rpcs)
+    assert collector.service_names == {"translations"}
 
 
 async def test_latencies_have_the_trace_as_exemplar(start_server: Any, collector: Collector) -> None:

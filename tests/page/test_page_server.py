@@ -88,6 +88,14 @@ def test_while_the_server_is_away_no_earlier_translation_is_shown_as_that_of_the
     assert only_refusals(faults)
 
 
+def test_one_may_try_again_at_once(page: Any, faults: list[str]) -> None:
+    page.route("**/v1/translate/stream", lambda route: route.fulfill(status=400, json={"detail": "no"}), times=1)
+    page.fill("#source", "我有一只猫。")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#target")).to_have_text("I have a cat.", use_inner_text=False)
+    assert only_refusals(faults)
+
+
 def test_a_stream_that_breaks_off_is_a_failure(page: Any) -> None:
     part = 'event: part\ndata: {"text_delta": "I ha"}\n\n'
     page.route(

@@ -146,6 +146,16 @@ def test_a_text_that_stays_as_it_is_says_why_and_offers_the_other_direction(page
     expect(page.locator("#note")).to_be_hidden()
 
 
+def test_nothing_of_an_earlier_text_is_shown_under_a_refusal(page: Any, faults: list[str]) -> None:
+    translated(page, SENTENCE)
+    page.fill("#source", "Bonjour, je suis un développeur à Paris.")
+    expect(page.locator("#reason")).to_contain_text("French is not offered here")
+    expect(page.locator("#target")).to_be_hidden()
+    assert translated(page, SENTENCE)
+    expect(page.locator("#target")).to_be_visible()
+    faults[:] = [each for each in faults if "status of 400" not in each]
+
+
 def test_the_alternatives_move_nothing(page: Any) -> None:
     translated(page, SENTENCE)
     before = [page.locator(each).bounding_box() for each in ("#sheet", "#copy", "#laboratory")]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stand_in_server import StandIn
 from starlette.datastructures import Headers
 
-from xuanzang.gateway.entry.parameters import Parameters, finite_number, read_parameters, whole_number
+from xuanzang.gateway.entry.parameters import Parameters, finite_number, read_parameters, unserved, whole_number
 from xuanzang.gateway.entry.reading import (
     MAX_TOKENS,
     ReadingThread,
@@ -237,6 +237,13 @@ async def test_others_are_answered_while_large_bodies_are_read(gateway: RunningG
 
 async def read(body: bytes, kind: str = "application/json", query: bytes = b"") -> Parameters:
     return read_parameters(query=query, headers=Headers({"content-type": kind}), body=body)
+
+
+def test_whether_texts_pass_through_is_true_or_false() -> None:
+    for value, passes in (("1", True), ("True", True), ("0", False), ("false", False)):
+        assert unserved(value) == {"pass_through_unserved": passes}
+    with pytest.raises(RefusedError, match="pass_through_unserved: must be true or false"):
+        unserved("maybe")
 
 
 async def test_names_of_forms_may_be_repeated() -> None:

@@ -44,6 +44,7 @@ def test_a_refused_text_is_an_error_result_and_the_stream_continues(client: Clie
     first, second, third = client.translate_stream(["a", "b", "c"], ordered=True)
     assert (first.error, third.error, second.source) == (None, None, "b")
     assert isinstance(second.error, sdk.InvalidRequestError)
+    assert second.error.request_id == script.metadata[0]["x-request-id"]
     with pytest.raises(sdk.InvalidRequestError, match="content is too long"):
         _ = second.translation
 

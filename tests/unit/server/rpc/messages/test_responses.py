@@ -44,8 +44,9 @@ def provenance(call_of_one_text: Call) -> Provenance:
 def test_every_finish_reason_has_its_name(call_of_one_text: Call, provenance: Provenance, reason: FinishReason) -> None:
     hypothesis = Hypothesis(text="x", score=0.0, token_count=1, finish_reason=reason)
     response = responses.unary_response(call_of_one_text, [[hypothesis]], provenance)
-    sent = response.translations[0].hypotheses[0].finish_reason
-    assert pb.FinishReason.Name(sent) == f"FINISH_REASON_{reason.name}"
+    [sent] = response.translations[0].hypotheses
+    assert pb.FinishReason.Name(sent.finish_reason) == f"FINISH_REASON_{reason.name}"
+    assert not sent.HasField("score"), "nobody asked for it"
 
 
 def test_tokens_carry_their_scores_and_source_spans(call_of_one_text: Call, provenance: Provenance) -> None:
