@@ -17,7 +17,7 @@ from gateways import running_gateway
 from pydantic import ValidationError
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.client import AsyncTranslationClient, ServerUnavailableError
+from xuanzang.client import AsyncTranslationClient, ModelNotFoundError, ServerUnavailableError
 from xuanzang.server import AsyncTranslator
 from xuanzang.server.engine.settings import EngineSettings
 
@@ -113,6 +113,26 @@ async def test_resting_versions_are_pinned_promoted_and_rolled_back(
         assert await answering() == "1"
         await admin.PinModel(pb.PinModelRequest(name="first", version="2"))
         assert await answering() == "2"
+
+
+async def test_a_watched_folder_takes_resting_versions_in_and_out(
+    start_server: Any, repository: Path, room_for_two: str
+) -> None:
+    settings = {"models": repository, "model_memory": room_for_two, "admin_address": "0"}
+    async with start_server(**settings, watch_models=0.02) as running, administered(running) as (client, admin):
+        copy_version(repository / "first" / "1", repository / "first", 2)
+        await version_when(admin, "2", lambda model: model.is_default)
+        assert (await client.translate_one("hello", model="first")).model_version == "2"
+        # One in memory and one that rests.
+        (repository / "first" / "2").rename(repository.parent / "gone-2")
+        (repository / "third").rename(repository.parent / "gone-third")
+        while set(found := await residencies(client)) != {"first", "second"}:
+            pass
+        assert set(found.values()) == {"on_demand"}
+        assert (await client.translate_one("hello", model="first")).model_version == "1"
+        with pytest.raises(ModelNotFoundError):
+            await client.translate_one("hello", model="third")
+        assert (await running.scrape()).value("nmt_model_memory_bytes") > 0
 
 
 async def test_a_translator_in_the_process_loads_models_on_demand(repository: Path, room_for_two: str) -> None:

@@ -83,6 +83,12 @@ async def test_traditional_chinese_has_its_old_code(gateway: RunningGateway, ser
     assert server.asked[-1].settings.target_language_code == "zh-Hant"
 
 
+async def test_tags_are_tags_if_the_format_says_so(gateway: RunningGateway, server: StandIn) -> None:
+    for form, sent in (("html", pb.CONTENT_FORMAT_HTML), ("text", pb.CONTENT_FORMAT_UNSPECIFIED)):
+        await gateway.post("/translate", json={"q": "<b>a</b>", "source": "en", "target": "zh", "format": form})
+        assert server.asked[-1].settings.content_format == sent
+
+
 @pytest.mark.parametrize(("settings", "status"), [({"listing_key": KEY}, 200), ({}, 403)])
 async def test_languages_are_listed_without_a_key_if_the_gateway_has_one(settings: Any, status: int) -> None:
     async def listed(gateway: RunningGateway, **headers: str) -> Answer:

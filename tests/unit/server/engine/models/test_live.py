@@ -116,6 +116,16 @@ async def test_a_changed_bundle_replaces_the_loaded_one(engine: Engine, reposito
     assert after.manifest_sha256 != before.manifest_sha256
 
 
+async def test_a_version_that_is_damaged_in_its_folder_stays_as_it_was(
+    engine: Engine, repository: Path, edit_manifest: Any, metrics: Metrics
+) -> None:
+    served = engine.models
+    edit_manifest(repository / "small" / "1", lambda manifest: manifest.update(format=1))
+    await engine.live.reload()
+    assert engine.models == served
+    assert metrics.registry.get_sample_value("nmt_bundles_refused") == 1
+
+
 async def test_a_bundle_that_has_not_changed_is_not_loaded_again(engine: Engine, script: Script) -> None:
     batches = len(script.batches)
     await engine.live.load("small", 1)

@@ -145,3 +145,14 @@ async def test_every_method_says_what_an_answer_depends_on(serve: Any, kind: int
     # A drawn seed is reported.
     assert drawn.HasField("seed")
     assert drawn.seed == served.engine.asked_for("options")[-1].sampling.seed
+
+
+async def test_who_does_not_ask_for_provenance_gets_none(serve: Any) -> None:
+    calls: list[tuple[str, Any]] = [
+        ("TranslateText", pb.TranslateTextRequest(contents=["a"])),
+        ("StreamTranslateText", [pb.StreamTranslateTextRequest(content="a")]),
+        ("TranslateTextProgressively", pb.TranslateTextProgressivelyRequest(content="a")),
+    ]
+    async with serve() as served:
+        for method, request in calls:
+            assert not (await translation_of(getattr(served.stub, method)(request))).HasField("provenance")
