@@ -23,6 +23,8 @@ from xuanzang.client import (
     TLSConfig,
     Translation,
 )
+from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.translation.v1 import translation_pb2_grpc
 
 SERVICE = "xuanzang.translation.v1.TranslationService"
 NAMES = ("", SERVICE, "tiny")
@@ -65,6 +67,28 @@ async def test_metrics_count_the_requests(running: Any, client: AsyncTranslation
     assert scrape.value("nmt_request_failures_total", **model) == 0
     assert now.value("nmt_model_ready", **model) == now.value("nmt_model_info", **model, precision="float32") == 1
     assert scrape.value("nmt_source_tokens_total", **model) == scrape.value("nmt_request_source_tokens_sum", **model)
+
+
+async def test_tls_can_require_client_certificates(start_server: Any, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    for name in ("server", "client"):
+        certificate = authority.issue_cert(f"{name}.example.com")
+        (tmp_path / f"{name}.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+        certificate.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    files = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
+    tls = TLSConfig(
+        root_certificates=authority.cert_pem.bytes(),
+        certificate_chain=(tmp_path / "client.pem").read_bytes(),
+        private_key=(tmp_path / "client.key").read_bytes(),
+        server_name="server.example.com",
+    )
+    async with start_server(**files, tls_client_ca=tmp_path / "ca.pem") as running:
+        async with AsyncTranslationClient(running.address, tls=tls) as client:
+            assert (await client.translate_one("你好。")).model == "tiny"
+        async with AsyncTranslationClient(running.address) as client:
+            with pytest.raises(ServerUnavailableError):
+                await client.translate_one("你好。", timeout=5)
 
 
 async def test_sigterm_answers_accepted_requests_and_exits_with_0(start_process: Any) -> None:
@@ -139,6 +163,31 @@ async def test_a_server_that_cannot_run_logs_the_reason(
     assert "Traceback" not in logged.decode()
 
 
+async def test_a_stop_loses_no_request_of_callers_that_never_pause(start_server: Any) -> None:
+    stopped = asyncio.Event()
+
+    async def call_repeatedly(address: str) -> set[grpc.StatusCode]:
+        codes = set()
+        request = pb.TranslateTextRequest(
+            contents=["你好。"], settings=pb.TranslationSettings(options=pb.DecodingOptions(max_target_length=3))
+        )
+        options = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
+        async with grpc.aio.insecure_channel(address, options) as channel:
+            stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+            while not stopped.is_set():
+                codes.add(await stub.TranslateText(request).code())
+        return codes
+
+    async with start_server() as running:
+        callers = [asyncio.ensure_future(call_repeatedly(running.address)) for _ in range(16)]
+        async with AsyncTranslationClient(running.address) as client:
+            await client.translate_one("你好。")
+        await running.server.drain()
+        stopped.set()
+        seen = [await caller for caller in callers]
+    assert set().union(*seen) == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+
+
 async def test_no_call_is_lost_when_one_of_two_servers_stops(start_server: Any) -> None:
     stopped = asyncio.Event()
     options: Any = {"max_target_length": 3}
@@ -208,6 +257,24 @@ async def test_sighup_reloads_keys_certificate_glossaries_and_models(
         assert server.logged("the old keys stay in use")
         assert await server.stop() == 0
     assert server.logged("draining")[0]["signal"] == "SIGTERM"
+
+
+@pytest.mark.parametrize("limit", [0, 3600])
+async def test_a_drain_answers_what_is_left_at_its_limit_or_by_sigquit(start_process: Any, limit: int) -> None:
+    async with start_process(f"--drain-timeout-seconds={limit}") as server:
+        await server.until("serving")
+        async with AsyncTranslationClient(server.address) as client:
+            texts = ["我有一只猫。" * 20] * 20
+            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=60))
+            await server.until_metric("nmt_requests_running")
+            if limit:
+                server.process.send_signal(signal.SIGTERM)
+                draining = await server.until("draining")
+                assert (draining["signal"], draining["requests"], draining["limit_seconds"]) == ("SIGTERM", 1, limit)
+            assert await server.stop(signal.SIGQUIT if limit else signal.SIGTERM) == 0
+            with pytest.raises(ServerUnavailableError):
+                await call
+    assert server.logged("stopped")[0]["drained"] is False
 
 
 async def test_a_drain_says_what_is_left_and_refusals_say_why(

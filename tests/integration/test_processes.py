@@ -10,17 +10,19 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import envoy
 import grpc
 import pytest
 from api_keys import add_key
 from bundle_versions import add_good_version
 from free_ports import free_port
+from proxies import proxy
 from tests.integration.conftest import LOOPBACK, Scrape, ServerProcess, StartProcess, shared
 
 from xuanzang.admin.v1 import admin_pb2 as pb
@@ -241,3 +243,44 @@ def test_a_number_of_processes_that_cannot_be_is_refused(count: str, tmp_path: P
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--processes (XUANZANG_PROCESSES): must be auto or a number from 1 to 64" in done.stderr
+
+
+@contextmanager
+def balancer(name: str, servers: list[str], folder: Path) -> Iterator[str]:
+    """Run HAProxy or Envoy with its configuration of `deploy/` before some servers, and yield its address."""
+    if name == "envoy":
+        if (program := envoy.program()) is None:
+            pytest.skip("NOT TESTED: nothing was sent through Envoy: .ci/peers envoy")
+        with envoy.Proxy(program, servers=servers) as started:
+            yield started.address
+    else:
+        with proxy(name, servers, folder) as address:
+            yield address
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["haproxy", "envoy"])
+async def test_a_balancer_deals_the_calls_of_one_connection_to_all_processes(
+    start_process: StartProcess, name: str, tmp_path: Path
+) -> None:
+    port = free_port(2)
+    async with start_process("--processes=2", f"--process-address={LOOPBACK}:{port}") as process:
+        before = await serving(process)
+        addresses = [f"{LOOPBACK}:{port + number}" for number in range(2)]
+        with balancer(name, addresses, tmp_path) as address:
+            async with AsyncTranslationClient(address, connections=1) as client:
+
+                async def call() -> None:
+                    await asyncio.gather(*(client.translate_one(SENTENCES[0], timeout=60) for _ in range(32)))
+
+                first = await scrape(process)
+                await call()
+                found = await scrape(process)
+                for number in "01":
+                    counts = [each.value("nmt_sentences_total", process=number) for each in (first, found)]
+                    assert counts[1] > counts[0]
+                os.kill(before[0], signal.SIGKILL)
+                await call()
+                await until_started(process, 3)
+                await call()
+        assert await process.stop() == 0

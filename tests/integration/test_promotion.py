@@ -14,6 +14,7 @@ import grpc
 import pytest
 from administration import administered
 from bundle_versions import add_good_version
+from version_callers import VersionCallers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.client import AsyncTranslationClient
@@ -136,3 +137,22 @@ async def test_requests_out_of_range_are_refused_with_the_field(start: Any) -> N
             with pytest.raises(grpc.aio.AioRpcError, match=message) as refusal:
                 await getattr(running.admin, method)(request)
             assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_rollback_under_load_fails_no_call_and_mixes_no_versions(
+    start: Any, repository: Path, damaged_bundle: Path
+) -> None:
+    shutil.copytree(damaged_bundle, repository / "tiny" / "2")
+    async with start(workers=2) as running:
+        callers = VersionCallers(running.client, SENTENCES, LIMITS)
+        await callers.learn("1", "2")
+        status, _ = await running.models("promote", "tiny/1", "--force", "begin with the sound one")
+        assert status == 0
+        assert (await running.models("promote", "tiny/2", "--force", "a mistake"))[0] == 0
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(callers.call())
+            status, _ = await running.models("rollback", "tiny")
+            callers.end()
+        assert status == 0
+        assert callers.versions[-4:] == ["1"] * 4
