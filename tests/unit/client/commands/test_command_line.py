@@ -58,6 +58,7 @@ def test_lines_of_a_file_are_written_to_another_in_their_order(run: Run, script:
     (tmp_path / "zh").write_text("".join(f"line {number}\n" for number in range(100)))
     assert run("translate", "-f", tmp_path / "zh", "-o", tmp_path / "en") == (0, "", "")
     assert (tmp_path / "en").read_text() == "".join(f"LINE {number}\n" for number in range(100))
+    assert run("translate", "-f", "-", "-o", "-", given="a\n") == (0, "A\n", "")
 
 
 def test_a_refused_line_leaves_an_empty_one_and_is_reported(run: Run, script: Script) -> None:

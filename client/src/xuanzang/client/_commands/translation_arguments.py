@@ -23,6 +23,10 @@ def _switch(option: str, text: str) -> Mapping[str, Any]:
     return {"dest": option, "action": "store_true", "default": None, "help": text}
 
 
+def _output(value: str) -> Path | None:
+    return None if value == "-" else Path(value)
+
+
 def _names(text: str) -> list[str]:
     return list(filter(None, text.split(",")))
 
@@ -94,8 +98,8 @@ _OUTPUT: Mapping[str, Mapping[str, Any]] = {
     "-o --output": _value(
         "output",
         "FILE",
-        "file to write instead of standard output; it is replaced once the results are whole",
-        type=Path,
+        "file to write, replaced once the results are whole; - is standard output (default)",
+        type=_output,
     ),
     "--scores": _switch("return_scores", "write the score in nats and a tab before each hypothesis"),
     "--json": {"action": "store_true", "help": "write one JSON object per text"},
