@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+import pytest
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -64,6 +65,7 @@ async def _attacking(port: int, request: pb.TranslateTextRequest) -> AsyncIterat
                 await asyncio.gather(*tasks)
 
 
+@pytest.mark.slow
 async def test_single_sentences_get_their_place_beside_a_caller_who_takes_all_it_may(attack: Any) -> None:
     single = _request([CAT], Options(max_target_length=8), return_provenance=True)
     async with attack() as server:

@@ -8,7 +8,11 @@ import pytest
 from console_blocks import ROOT, BlockError, run
 
 # The Chinese page has the commands of the English one, and test_tutorials.py runs the website's.
-FAST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "tutorials" / "tables.md"]
+FAST = [
+    pytest.param(ROOT / "README.md", marks=pytest.mark.slow),
+    pytest.param(ROOT / "CONTRIBUTING.md", marks=pytest.mark.slow),
+    ROOT / "docs" / "tutorials" / "tables.md",
+]
 
 
 @pytest.mark.parametrize("page", FAST, ids=lambda page: str(page.relative_to(ROOT)))

@@ -52,6 +52,7 @@ def files(hub: HubStandIn) -> list[str]:
     return [each.rpartition("/")[2] for each in hub.asked if "/attachments/" in each]
 
 
+@pytest.mark.slow
 def test_two_pairs_are_pulled_and_served_by_one_command(
     user: HubUser, hub: HubStandIn, student: Path, other: Path
 ) -> None:
@@ -204,6 +205,7 @@ def test_all_pairs_go_on_where_they_were_killed(user: HubUser, hub: HubStandIn, 
     assert files(hub) == [last]
 
 
+@pytest.mark.slow
 def test_all_pairs_are_served_on_demand_and_again_without_the_registry(
     user: HubUser, hub: HubStandIn, student: Path, other: Path, tmp_path: Path
 ) -> None:
