@@ -1,4 +1,4 @@
-"""The event loop of the server and of the gateway, which gRPC wakes no more often than it has events."""
+"""The event loop of the server and the gateway, which reads several of gRPC's wake-ups at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
-# Events of a call. If all bytes are read at once, a loop that is always late answers later: next to 13 times the calls
-# that a server can answer, refusals take twice as long.
+# Events of a call. A server at 13 times its capacity refuses calls twice as late if all bytes are read at once.
 _MAX_BYTES: Final = 4
 
 Result = TypeVar("Result")
@@ -20,8 +19,8 @@ _Arguments = TypeVarTuple("_Arguments")
 class _WakeUps(socket.socket):
     """The socket to which gRPC's thread writes a byte for each event.
 
-    grpc.aio reads one byte, and then handles all events that there are: the bytes of the others wake the loop in vain,
-    up to three times a call. Here a few are read at once, before the events are looked for, so that none is missed.
+    grpc.aio reads one byte and then handles all events, so the bytes of the others wake the loop in vain, up to three
+    times a call. Here a few bytes are read at once, before the events are handled, so no event is missed.
     """
 
     __slots__ = ()
@@ -32,7 +31,7 @@ class _WakeUps(socket.socket):
 
 
 class EventLoop(asyncio.SelectorEventLoop):
-    """A loop where sockets that are watched by `add_reader`, which are gRPC's alone, are read for several events."""
+    """A loop that reads several wake-ups at once from the socket of gRPC, the only one that `add_reader` gets."""
 
     @override
     def add_reader(self, fd: Any, callback: Callable[[*_Arguments], Any], *args: *_Arguments) -> None:

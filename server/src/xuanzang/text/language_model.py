@@ -44,27 +44,25 @@ def mapped_rank(labels_of: Callable[[frozenset[str]], Container[str]], open_mode
     """
     with open_model() as file:
         values = _mapped(file)
-    labels, prior = values["labels"].tolist(), values["prior"]
-    # With one dimension numpy keeps the interpreter lock for the few weights of a short text.
-    weights, features = values["weights"].ravel(), values["weights"].shape[1]
+    labels, weights, prior = values["labels"].tolist(), values["weights"], values["prior"]
     found_in = _Features(values)
 
     @lru_cache(32)
     def among(languages: frozenset[str]) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Return the labels that stand for some languages, the starts [label, 1] of their weights, and their priors."""
+        """Return the labels that stand for one of some languages, their rows [label, 1], and their priors."""
         wanted = labels_of(languages)
         rows = np.flatnonzero([label in wanted for label in labels])
-        return [labels[row] for row in rows], features * rows[:, None], prior[rows]
+        return [labels[row] for row in rows], rows[:, None], prior[rows]
 
     def rank(text: str, languages: frozenset[str]) -> Iterable[tuple[str, float]]:
-        names, starts, priors = among(languages)
+        names, rows, priors = among(languages)
         if not names:
             return ()
         encoded = _encoded(text)
         found = found_in(encoded)
         if found:
             # Products as the library makes them, [feature, label], so that they are equal to the last bit.
-            chosen = np.ascontiguousarray(weights[starts + np.fromiter(found, np.intp)].T)
+            chosen = np.ascontiguousarray(weights[rows, np.fromiter(found, np.intp)].T)
             scores = np.log1p(np.fromiter(found.values(), np.float32)) @ chosen + priors
         else:
             scores = np.zeros(len(names), dtype=np.float32)

@@ -15,8 +15,8 @@ _CHINESE_MARKS = {"": "", ".": "。", "。": "。", "!": "！", "?": "？"}
 _WESTERN_MARKS = {"": "", ".": ".", "。": ".", "!": "!", "?": "?"}
 _PAIRS = frozenset(('""', "''", "“”", "‘’", "()", "**"))
 """Marks that may be around a sentence, and stay."""
-_WEEKDAYS = {name: number for number, name in enumerate("mon tue wed thu fri sat sun".split())}  # noqa: SIM905
-_WEEKDAY = r"(?:(?P<weekday>mon|tue|wed|thu|fri|sat|sun)(?:s|nes|rs|ur)?(?:day)?\.?,? )?"
+_WEEKDAYS = {"mon": "一", "tue": "二", "wed": "三", "thu": "四", "fri": "五", "sat": "六", "sun": "日"}
+_WEEKDAY = rf"(?:(?P<weekday>{'|'.join(_WEEKDAYS)})(?:s|nes|rs|ur)?(?:day)?\.?,? )?"
 _MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\.?"
 _DAY, _YEAR = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?", r"(?:,? (?P<year>[0-9]{4}))"
 _DATES = tuple(
@@ -69,4 +69,4 @@ class Lexicon:
             return None
         year, day, weekday = found["year"], found["day"], (found["weekday"] or "").lower()
         date = f"{f'{year}年' if year else ''}{MONTHS[found['month'].lower()]}月{f'{int(day)}日' if day else ''}"
-        return date + (f"星期{'一二三四五六日'[_WEEKDAYS[weekday]]}" if weekday else "")
+        return date + (f"星期{_WEEKDAYS[weekday]}" if weekday else "")

@@ -50,9 +50,7 @@ def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tupl
         kept[start:end] = [0] * (end - start)
         if not is_none:
             kept[start], characters[start] = 1, " "
-    places = [place for place, is_kept in enumerate(kept) if is_kept]
-    joined = "".join(characters[place] for place in places)
-    return joined, _moved(inlines, list(accumulate(kept, initial=0))), places
+    return _shortened(characters, inlines, kept)
 
 
 def _note_spans(inlines: Sequence[Inline], text: str) -> Iterator[Inline]:
@@ -99,9 +97,7 @@ def without_notes(
     for note in notes:
         kept[note.start : note.end] = [0] * (note.end - note.start)
     whole = _replaced(inlines, {id(note): _raw_of(note, text) for note in notes})
-    places = [place for place, is_kept in enumerate(kept) if is_kept]
-    left = "".join(text[place] for place in places)
-    return left, _moved(whole, list(accumulate(kept, initial=0))), places
+    return _shortened(text, whole, kept)
 
 
 def _replaced(inlines: Iterable[Inline], raws: Mapping[int, str]) -> tuple[Inline, ...]:
@@ -121,6 +117,15 @@ def _raw_of(inline: Inline, text: str) -> str:
         parts += text[end : child.start], _raw_of(child, text)
         end = child.end
     return "".join((*parts, text[end : inline.end], inline.closing))
+
+
+def _shortened(
+    characters: Sequence[str], inlines: Iterable[Inline], kept: Sequence[int]
+) -> tuple[str, tuple[Inline, ...], Sequence[int]]:
+    """Return the characters that are kept, the elements at their places in them, and the original places."""
+    places = [place for place, is_kept in enumerate(kept) if is_kept]
+    text = "".join([characters[place] for place in places])
+    return text, _moved(inlines, list(accumulate(kept, initial=0))), places
 
 
 def _moved(inlines: Iterable[Inline], places: Sequence[int]) -> tuple[Inline, ...]:
