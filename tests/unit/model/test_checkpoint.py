@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,19 +148,77 @@ def test_a_folder_of_other_things_is_never_replaced(
     assert not list(tmp_path.glob(".*"))
 
 
+def work_of_a_killed_write(folder: Path) -> Path:
+    """Let a write begin, leave what it has on the disk as it is, and return the folder it worked in."""
+    copy = folder.with_name("copy")
+    with contextlib.suppress(KeyboardInterrupt), replacing(folder, marker="training.json") as scratch:
+        (scratch / "junk").write_text("junk")
+        shutil.copytree(work := scratch.parent, copy)
+        raise KeyboardInterrupt
+    return copy.rename(work)
+
+
 def test_a_replacement_cut_off_between_its_renames_is_still_readable_and_is_undone(saved: Path) -> None:
-    saved.rename(saved.with_name(".best.old"))
+    work = work_of_a_killed_write(saved)
+    saved.rename(work / "old")
     assert load_checkpoint(saved).training == {"step": 7}
     assert settled(saved) != saved
     recover(saved)
     assert settled(saved) == saved
     assert load_checkpoint(saved).training == {"step": 7}
+    assert list(saved.parent.iterdir()) == [saved]
 
 
 def test_leftovers_of_a_killed_write_do_no_harm(saved: Path, model: Transformer, data: Path) -> None:
-    for name in (".best.partial", ".best.old"):
-        saved.with_name(name).mkdir()
-        saved.with_name(name).joinpath("junk").write_text("junk")
+    work = work_of_a_killed_write(saved)
+    shutil.copytree(saved, work / "old")
     save_checkpoint(saved, dict(model.named_parameters()), model.config, data, training={"step": 8})
     assert load_checkpoint(saved).training == {"step": 8}
     assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_files_of_others_beside_a_checkpoint_are_kept(saved: Path, model: Transformer, data: Path) -> None:
+    for name in (".best.partial", ".best.old"):
+        saved.with_name(name).mkdir()
+        saved.with_name(name).joinpath("letter").write_text("mine")
+    save_checkpoint(saved, dict(model.named_parameters()), model.config, data, training={"step": 8})
+    work = work_of_a_killed_write(saved)
+    (work / "letter").write_text("mine")
+    save_checkpoint(saved, dict(model.named_parameters()), model.config, data, training={"step": 9})
+    assert load_checkpoint(saved).training == {"step": 9}
+    assert sorted(path.parent.name for path in saved.parent.rglob("letter")) == [
+        ".best.old",
+        ".best.partial",
+        work.name,
+    ]
+
+
+@pytest.mark.parametrize("is_between", [False, True])
+def test_no_folder_is_written_where_others_have_what_it_would_work_in(
+    saved: Path, model: Transformer, data: Path, *, is_between: bool
+) -> None:
+    work = work_of_a_killed_write(saved)
+    shutil.rmtree(work)
+    for part in ("old", "new"):
+        shutil.copytree(saved, work / part)
+    if is_between:
+        saved.rename(saved.with_name("elsewhere"))
+    before = sorted(saved.parent.rglob("*"))
+    assert settled(saved) == saved
+    with pytest.raises(FileExistsError, match="was not made by xuanzang"):
+        save_checkpoint(saved, dict(model.named_parameters()), model.config, data, training={"step": 8})
+    assert sorted(saved.parent.rglob("*")) == before
+
+
+def test_a_link_to_a_checkpoint_is_kept_and_what_it_points_to_is_replaced(
+    saved: Path, model: Transformer, data: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "elsewhere" / "link"
+    link.parent.mkdir()
+    link.symlink_to(saved)
+    for step in (8, 9):
+        save_checkpoint(link, dict(model.named_parameters()), model.config, data, training={"step": step})
+        assert load_checkpoint(saved).training == {"step": step}
+    saved.rename(work_of_a_killed_write(saved) / "old")
+    assert load_checkpoint(link).training == {"step": 9}
+    assert [path.name for path in link.parent.iterdir()] == ["link"]
