@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ import trustme
 import yaml
 from api_keys import add_key
 from bundle_versions import copy_version
+from free_ports import LOOPBACK, free_port
 from observed import DASHBOARDS, RULES, Target, targets, variables
 
 from xuanzang.client import TLSConfig, TranslationClient, TranslationError
@@ -170,9 +170,7 @@ class Prometheus:
             folder: Folder of its configuration, data and log.
         """
         (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration(target)), encoding="utf-8")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._address = f"{LOOPBACK}:{free_port()}"
         flags = (f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={self._address}")
         self._command = [program, f"--config.file={folder / 'prometheus.yml'}", *flags]
         self._log = folder / "log"

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
+from free_ports import free_port
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 from replicas import Replica
@@ -125,11 +126,11 @@ def attack(tiny_bundle_repository: Path) -> Any:
 
 @pytest.fixture
 def start(tiny_bundle_repository: Path) -> Iterator[Callable[..., Replica]]:
-    """Return a function that starts a replica, on a free port or a given one, of the tiny model or others."""
+    """Return a function that starts a replica, on a port to which another may return or a given one."""
     started: list[Replica] = []
 
     def start(port: int = 0, *, models: Path = tiny_bundle_repository) -> Replica:
-        started.append(Replica(models, port))
+        started.append(Replica(models, port or free_port()))
         return started[-1]
 
     yield start

@@ -7,7 +7,6 @@ import collections
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 import grpc
 import pytest
+from free_ports import LOOPBACK, free_port
 from replicas import Replica
 from test_client_replicas import CALLERS, TIMEOUT, Faults, call_from_threads
 
@@ -83,9 +83,7 @@ def test_bundles_replaced_under_running_servers_change_no_answer(
 
 
 def test_a_full_disk_for_the_log_costs_no_call(tiny_bundle_repository: Path) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+    address = f"{LOOPBACK}:{free_port()}"
     command = [sys.executable, "-m", "xuanzang.server", f"--models={tiny_bundle_repository}", f"--address={address}"]
     with Path("/dev/full").open("wb") as full:
         server = subprocess.Popen(

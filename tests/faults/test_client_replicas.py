@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from free_ports import free_port
 from replicas import Replica
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
@@ -160,9 +160,7 @@ async def test_an_asynchronous_stream_goes_on_elsewhere_when_its_server_is_kille
 
 
 def test_a_port_that_nobody_listens_on_yet_is_waited_for(start: Callable[..., Replica]) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
+    port = free_port()
     starting = threading.Thread(target=start, args=(port,))
     starting.start()
     try:

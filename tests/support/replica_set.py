@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from free_ports import free_port
 from replicas import Replica
 
 
@@ -17,7 +18,7 @@ class ReplicaSet:
     def __init__(self, models: Path, number: int) -> None:
         """Start the servers."""
         self._models = models
-        self._replicas = [Replica(models) for _ in range(number)]
+        self._replicas = [Replica(models, free_port()) for _ in range(number)]
         for replica in self._replicas:
             replica.ready()
 
