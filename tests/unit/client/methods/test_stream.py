@@ -69,9 +69,15 @@ def test_many_texts_pass_with_a_small_max_in_flight(client: Client, ordered: boo
 def test_texts_are_read_ahead_only_up_to_max_in_flight(script: Script) -> None:
     script.on_stream = backwards  # answers nothing before the end of the texts
     read: list[int] = []
-    texts = (read.append(number) or "a" for number in range(100))  # type: ignore[func-returns-value]
-    with sdk.TranslationClient(script.address) as client, pytest.raises(sdk.DeadlineExceededError):
-        list(client.translate_stream(texts, max_in_flight=8, timeout=0.5))
+    with sdk.TranslationClient(script.address) as client:
+        # The time may be over before a busy client has read as many.
+        for timeout in (0.5, 10):
+            read.clear()
+            texts = (read.append(number) or "a" for number in range(100))  # type: ignore[func-returns-value]
+            with pytest.raises(sdk.DeadlineExceededError):
+                list(client.translate_stream(texts, max_in_flight=8, timeout=timeout))
+            if len(read) >= 9:
+                break
     assert len(read) == 9  # the ninth waits for room
 
 
@@ -177,8 +183,8 @@ def test_a_stream_that_times_out_is_cancelled_on_the_server(client: Client, scri
 
 @BOTH
 async def test_waiting_for_texts_does_not_time_out(script: Script, kind: Any) -> None:
-    client, timeout = kind(script.address), 0.5
-    stream = client.translate_stream(texts_of(kind, "a", "b", pause=2 * timeout), timeout=timeout)
+    client = kind(script.address)
+    stream = client.translate_stream(texts_of(kind, "a", "b", pause=2.5), timeout=2.0)
     assert [each.translation.text for each in await finished(stream)] == ["A", "B"]
     await finished(client.close())
 

@@ -171,7 +171,7 @@ async def test_deleting_a_glossary_is_an_operation_that_is_over(gateway: Running
     server.glossaries["animals"] = pb.CreateGlossaryRequest(name="animals")
     with client_of(gateway, "grpc") as client:
         operation = await asyncio.to_thread(client.delete_glossary, name=NAME)
-        assert operation.result(timeout=5).name == NAME
+        assert operation.result(timeout=60).name == NAME
         with pytest.raises(exceptions.NotFound):
             await asyncio.to_thread(client.get_glossary, name=NAME)
 
