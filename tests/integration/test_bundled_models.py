@@ -89,6 +89,23 @@ async def test_first_words_get_the_translation_of_the_lexicon(client: AsyncTrans
     assert (await client.translate_one("<p><b>hello</b></p>", content_format="html")).text == "<p><b>你好</b></p>"
 
 
+async def test_amounts_alone_are_written_by_rule(client: AsyncTranslationClient) -> None:
+    amounts = {
+        "42万": "420,000",
+        "20亿元": "2 billion yuan",
+        "两千零八年": "2008",
+        "四十二万。": "420,000.",
+        "one hundred and one": "一百零一",
+        "$2 billion": "20亿美元",
+        "Dec": "十二月",
+        "iPhone 15 Pro": "iPhone 15 Pro",
+    }
+    for text, translation in amounts.items():
+        model = "en-zh" if text.isascii() else "zh-en"
+        assert (await client.translate_one(text, model=model)).text == translation
+    assert (await client.translate_one("<b>42万</b>", model="zh-en", content_format="html")).text == "<b>420,000</b>"
+
+
 async def test_first_words_are_in_a_language_of_the_models_and_sentences_in_their_own(
     client: AsyncTranslationClient,
 ) -> None:

@@ -64,6 +64,39 @@ def test_an_english_date_has_its_numbers_in_chinese(date: str, translation: str 
     assert TO_CHINESE.translation(date) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("Dec", "十二月"),
+        ("Sep.", "九月"),
+        ("Thurs.", "星期四"),
+        ("one hundred and one!", "一百零一！"),
+        ("(2 billion)", "(20亿)"),
+        ("iPhone 15 Pro", "iPhone 15 Pro"),
+        ("iPad Air 5!", "iPad Air 5！"),
+        ("dec", None),
+        ("Sun", None),
+        ("GitHub", None),
+        ("GitHub users", None),
+        ("Galaxy", None),
+    ],
+)
+def test_short_months_amounts_and_names_of_products_follow_rules(text: str, translation: str | None) -> None:
+    assert WITH_DATES.translation(text) == translation
+    assert TO_CHINESE.translation(text) is None
+
+
+def test_chinese_amounts_follow_rules_where_the_lexicon_is_english() -> None:
+    with_months = Lexicon({"一月": "January"}, writes_chinese=False)
+    assert [with_months.translation(text) for text in ("42万", "二十一。", "“20亿元”", "两千零八年")] == [
+        "420,000",
+        "Twenty-one.",
+        "“2 billion yuan”",
+        "2008",
+    ]
+    assert TO_ENGLISH.translation("42万") is None
+
+
 def test_an_entry_may_have_the_maximum_length() -> None:
     longest = "a" * MAX_SOURCE_CHARACTERS
     assert Lexicon({longest: "长"}, writes_chinese=True).translation(f"{longest}!") == "长！"

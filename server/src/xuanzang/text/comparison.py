@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from xuanzang.text.quantities import numbers_in_digits, numbers_of
+from xuanzang.text.numbers.quantities import numbers_in_digits, numbers_of
 from xuanzang.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 
 _WORD = re.compile(r"[^\W\d_]+")

@@ -15,7 +15,7 @@ from xuanzang.text.codec import Segment, TextCodec
 from xuanzang.text.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.text.markup.document import Block, Inline
 from xuanzang.text.markup.placement import placed, rendered
-from xuanzang.text.quantities import numbers_in_digits, numbers_of
+from xuanzang.text.numbers.quantities import numbers_in_digits, numbers_of
 from xuanzang.text.terminology.terms import NO_TERMS, Terms
 from xuanzang.text.types import GlossaryMatch, TokenDetail
 

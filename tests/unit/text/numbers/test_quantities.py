@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xuanzang.text.comparison import loses_number
-from xuanzang.text.quantities import numbers_of
+from xuanzang.text.numbers.quantities import numbers_of
 
 SAME = [
     ("He has 3 cats", "他有三只猫"),

@@ -1,0 +1,1 @@
+"""Numbers of a text: read as values, and written in Chinese and English."""
