@@ -85,10 +85,45 @@ def test_a_range_of_which_one_end_is_elsewhere_never_ends_before_it_begins() -> 
     assert body == f"<w:p>{start}{other}<w:r><w:t>x</w:t></w:r>{end}</w:p>"
 
 
-def test_words_of_a_field_move_with_its_marks() -> None:
-    def mark(step: str) -> str:
-        return f"<w:r><w:fldChar w:fldCharType='{step}'/></w:r>"
+def mark(step: str) -> str:
+    return f"<w:r><w:fldChar w:fldCharType='{step}'/></w:r>"
 
+
+def fields(instruction: str, content: str) -> tuple[str, str]:
+    """Return a field of Word in both of its spellings."""
+    parts = "".join(f"<w:r><w:instrText>{part}</w:instrText></w:r>" for part in re.split("(?<=.)(?=A)", instruction))
+    simple = f"<w:fldSimple w:instr='{instruction}'>{content}</w:fldSimple>"
+    return simple, mark("begin") + parts + mark("separate") + content + mark("end")
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        *("DATE", " date \\@ MMMM ", "TIME", "NUMPAGES", "REF _Ref1 \\h", "FILENAME\\p", "STYLEREF 1"),
+        *("AUTHOR", "= 1 + 1", "DOCPROPERTY Title", "ADDIN ZOTERO_ITEM"),
+    ],
+)
+def test_what_word_computes_is_sent_as_an_object_and_comes_back(instruction: str) -> None:
+    for content in (R.format("May fifth"), f"<w:r><w:t>May</w:t><w:tab/></w:r><w:hyperlink>{BOLD}</w:hyperlink>"):
+        for field in fields(instruction, content.format(" fifth")):
+            source = paragraph(R.format("printed "), field, R.format(" by me"))
+            [text] = texts(".docx", source)
+            assert text == 'printed <code id="1">May fifth</code> by me'
+            body = word_body(read(".docx", source).render({text: '<code id="1">May fifth</code>: MINE'}))
+            assert shown(body) == f"<w:p>{shown(field)}<w:r><w:t>: MINE</w:t></w:r></w:p>"
+            assert texts(".docx", paragraph(field)) == []
+
+
+@pytest.mark.parametrize(
+    "instruction", ["HYPERLINK x", "HYPERLINK&quot;x&quot;", " hyperlink \\l x", "FORMTEXT", "TOC", ""]
+)
+def test_words_of_authors_in_fields_are_translated(instruction: str) -> None:
+    for field in fields(instruction, R.format("the manual")):
+        source = paragraph(R.format("see "), field, R.format(" now"))
+        assert texts(".docx", source) == ['see <g id="1">the manual</g> now']
+
+
+def test_words_of_a_field_move_with_its_marks() -> None:
     instruction = "<w:r><w:instrText>HYPERLINK x</w:instrText></w:r>"
     field = mark("begin") + instruction + mark("separate") + "{}" + mark("end")
     source = paragraph(R.format("see "), field.format(R.format("the manual")), R.format(" now"))
@@ -360,6 +395,36 @@ def test_notes_and_spaces_of_an_open_document_travel_and_tracked_deletions_stay(
     assert "<t:p>A<t:note>" in changed
     assert "<t:p>FOOT</t:p>" in changed
     assert '</t:note><t:s t:c="2"/>B <t:span t:style-name="x">C</t:span></t:p>' in changed
+
+
+@pytest.mark.parametrize(
+    "name", ["date", "time", "page-number", "page-count", "file-name", "bookmark-ref", "chapter", "author-name"]
+)
+def test_what_writer_computes_is_sent_as_an_object_and_comes_back(name: str) -> None:
+    field = f"<t:{name}>May fifth</t:{name}>"
+    source = open_document("text", f"<t:p>printed {field} by me</t:p><t:p>{field}</t:p>")
+    assert texts(".odt", source) == ['printed <code id="1">May fifth</code> by me']
+    changed = part(translated(".odt", source), "content.xml")
+    assert f"<t:p>PRINTED {field} BY ME</t:p><t:p>{field}</t:p>" in changed
+
+
+def test_what_powerpoint_computes_is_sent_as_an_object_and_comes_back() -> None:
+    import pptx
+    from lxml import etree
+
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    words = slide.shapes.add_textbox(0, 0, 1, 1).text_frame.paragraphs[0]
+    words.add_run().text = "printed "
+    field = etree.SubElement(words._p, words.runs[0]._r.tag.replace("}r", "}fld"), type="datetime1")
+    etree.SubElement(field, words.runs[0]._r.t.tag).text = "May fifth"
+    words.add_run().text = " by me"
+    output = io.BytesIO()
+    presentation.save(output)
+    assert texts(".pptx", output.getvalue()) == ['printed <code id="1">May fifth</code> by me']
+    again = pptx.Presentation(io.BytesIO(translated(".pptx", output.getvalue())))
+    [paragraph] = again.slides[0].shapes[0].text_frame.paragraphs
+    assert "".join(element.text for element in paragraph._p.iter("{*}t")) == "PRINTED May fifth BY ME"
 
 
 def test_computed_cells_values_and_keys_of_an_open_document_stay() -> None:

@@ -61,6 +61,9 @@ _Node = tuple[Element | None, Element]
 """An element, with the run that it is in, if it is in one."""
 _FIELD = "a field"
 _FIELDS = ("w:fldSimple",)
+_FIELD_NAME = re.compile(r'[^\s\\"]+')
+_FIELDS_OF_WORDS = frozenset(("HYPERLINK", "FORMTEXT", "FILLIN", "QUOTE", "IF", "TOC"))
+"""Names of fields whose words the author wrote, or whose words are headings; Word computes those of all others anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +83,9 @@ class Item:
     is_end: bool = False
     """True for the second item of a pair, and the end of a range."""
     is_field: bool = False
-    """True if its words are computed."""
+    """True if its words are a field's."""
+    is_computed: bool = False
+    """True if they are computed, so that they stay."""
     items: tuple[Item, ...] = ()
     """Its parts, if it is a group."""
 
@@ -211,7 +216,10 @@ class _Walk:
             return
         pair = len(self.items) + 1
         self._open.append(("", pair))
-        self.items.append(Item(kind=ItemKind.OPEN, nodes=(node,), inner=inner, pair=pair, is_field=name in _FIELDS))
+        start = Item(kind=ItemKind.OPEN, nodes=(node,), inner=inner, pair=pair)
+        if name in _FIELDS:
+            start = _of_field(start, self._vocabulary.attribute(element, "w:instr") or "")
+        self.items.append(start)
         self.content(inner, None)
         self.end_instruction()
         # Ranges that are open within the element end elsewhere.
@@ -225,12 +233,12 @@ class _Walk:
         if is_end:
             self._close(key, node)
         else:
-            self._begin(key, (node,), kind=ItemKind.EDGE)
+            self._begin(key, Item(kind=ItemKind.EDGE, nodes=(node,)))
 
-    def _begin(self, key: str, nodes: tuple[_Node, ...], *, kind: ItemKind) -> None:
-        """Add the start of a range, of the given kind until its end is found."""
+    def _begin(self, key: str, start: Item) -> None:
+        """Add the start of a range, of its kind until the end is found."""
         self._open.append((key, len(self.items)))
-        self.items.append(Item(kind=kind, nodes=nodes, is_field=key == _FIELD))
+        self.items.append(start)
 
     def _close(self, key: str, node: _Node) -> None:
         """Add the end of a range: the second item of a pair if the innermost open range is this one."""
@@ -250,12 +258,20 @@ class _Walk:
             self._instruction.append(node)
         elif step == "separate" and self._instruction:
             nodes, self._instruction = (*self._instruction, node), []
-            self._begin(_FIELD, nodes, kind=ItemKind.BREAK)
+            instruction = "".join(content_of(part) for _, part in nodes)
+            self._begin(_FIELD, _of_field(Item(kind=ItemKind.BREAK, nodes=nodes), instruction))
         elif self._instruction:
             nodes, self._instruction = (*self._instruction, node), []
             self.items.append(Item(kind=ItemKind.LONE, nodes=nodes))
         else:
             self._close(_FIELD, node)
+
+
+def _of_field(start: Item, instruction: str) -> Item:
+    """Return the start of a field with what its instruction says of its words."""
+    name = _FIELD_NAME.match(instruction.lstrip())
+    is_computed = name is not None and name[0].upper() not in _FIELDS_OF_WORDS
+    return replace(start, is_field=True, is_computed=is_computed)
 
 
 def _with_spaces(items: Sequence[Item]) -> Iterator[Item]:
@@ -297,9 +313,10 @@ def _with_pairs(items: Sequence[Item]) -> list[Item]:
             frames.append(_Frame(len(result) - 1))
         elif item.kind is ItemKind.CLOSE:
             closed = frames.pop()
-            frames[-1].has_break |= closed.has_break
-            frames[-1].has_words |= closed.has_words
-            frames[-1].has_letters |= closed.has_letters
+            if not result[closed.place].is_computed:
+                frames[-1].has_break |= closed.has_break
+                frames[-1].has_words |= closed.has_words
+                frames[-1].has_letters |= closed.has_letters
             _close(result, closed)
         else:
             frame.has_break |= item.kind is ItemKind.BREAK
@@ -311,10 +328,10 @@ def _with_pairs(items: Sequence[Item]) -> list[Item]:
 def _close(items: list[Item], frame: _Frame) -> None:
     """Turn the last pair into ends of texts or an object, unless it is markup around words."""
     first = items[frame.place]
-    if frame.has_break:
+    if frame.has_break and not first.is_computed:
         items[frame.place] = replace(first, kind=ItemKind.BREAK)
         items[-1] = replace(items[-1], kind=ItemKind.BREAK)
-    elif not frame.has_words or (first.is_field and not frame.has_letters):
+    elif first.is_computed or not frame.has_words or (first.is_field and not frame.has_letters):
         within = tuple(items[frame.place :])
-        text = "".join(item.text for item in within)
+        text = "".join(item.text for item in within).replace(HYPHEN, "-")
         items[frame.place :] = [Item(kind=ItemKind.LONE, text=text[:_SHOWN_CHARACTERS], items=within)]
