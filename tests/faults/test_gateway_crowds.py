@@ -58,8 +58,8 @@ def port(server: str) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def impatient_port(server: str) -> Iterator[int]:
-    """Yield the port of a gateway that waits half a second for a request to arrive."""
-    with gateway_of_a_module(f"--server={server}", "--receive-timeout-seconds=0.5") as found:
+    """Yield the port of a gateway that waits two seconds for a request to arrive."""
+    with gateway_of_a_module(f"--server={server}", "--receive-timeout-seconds=2") as found:
         yield found
 
 
