@@ -15,6 +15,8 @@ from xuanzang.translation.v1 import status_pb2, translation_pb2_grpc
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 KEY = "xz_right"
+PINGED = (("grpc.http2.min_ping_interval_without_data_ms", 500),)
+"""Options of a server that lets clients ask often whether it is there while they wait, as the real one does."""
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 
 
@@ -208,7 +210,7 @@ async def _end(context: Any, code: grpc.StatusCode, details: list[Any]) -> None:
 @asynccontextmanager
 async def standing_in(server: StandIn) -> AsyncIterator[str]:
     """Run a stand-in on a free port, and yield its address."""
-    listener = grpc.aio.server()
+    listener = grpc.aio.server(options=PINGED)
     translation_pb2_grpc.add_TranslationServiceServicer_to_server(server, listener)
     port = listener.add_insecure_port("127.0.0.1:0")
     await listener.start()

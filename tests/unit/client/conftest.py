@@ -20,6 +20,7 @@ from unittest.mock import patch
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2_grpc
+from stand_in_server import PINGED
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.client.__main__ import main
@@ -203,7 +204,7 @@ def serve() -> Iterator[Serve]:
 
     def start(credentials: grpc.ServerCredentials | None = None) -> Script:
         script = Script()
-        server = grpc.server(ThreadPoolExecutor(16))
+        server = grpc.server(ThreadPoolExecutor(16), options=PINGED)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(script, server)
         # By default a server locks up for ever when one caller stops watching while another begins to: a thread that
         # holds the servicer's lock waits for gRPC's thread, which waits for the lock.

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from stand_in_server import PINGED
 
 from xuanzang.client._commands.connection_arguments import Connection
 from xuanzang.loadtest.target import Target
@@ -34,7 +35,7 @@ async def served(opened: AsyncExitStack, answer: Answer) -> str:
             translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)]) for text in texts]
         )
 
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=PINGED)
     handler = grpc.unary_unary_rpc_method_handler(
         translate, pb.TranslateTextRequest.FromString, pb.TranslateTextResponse.SerializeToString
     )
