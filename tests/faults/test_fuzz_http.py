@@ -223,7 +223,7 @@ async def test_nothing_that_http_carries_harms_other_callers(tiny_bundle_reposit
     replica = Replica(tiny_bundle_repository)
     try:
         replica.ready()
-        flags = (f"--server={replica.address}", "--receive-timeout-seconds=0.3", "--document-timeout-seconds=20")
+        flags = (f"--server={replica.address}", "--receive-timeout-seconds=1", "--document-timeout-seconds=20")
         async with gateway_process(*flags, "--request-timeout-seconds=20", "--max-documents=1000") as (
             process,
             gateway,

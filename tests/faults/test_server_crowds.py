@@ -72,7 +72,7 @@ async def test_a_server_whose_serving_loop_ends_exits_with_1(tiny_bundle_reposit
         log += (line := await process.stderr.readline())
         assert line
     port = int(log.partition(b'"port": ')[2].partition(b",")[0])
-    await exchange(port, opening() + Request(path=b"/\xff").frames(), seconds=1)
+    await exchange(port, opening() + Request(path=b"/\xff").frames(), until=b"never")
     _, rest = await process.communicate()
     assert process.returncode == 1
     assert b"the serving loop ended" in rest

@@ -65,7 +65,7 @@ def opening() -> bytes:
     return PREFACE + settings
 
 
-async def exchange(port: int, data: bytes, *, until: bytes = b"grpc-status", seconds: float = 5) -> bytes:
+async def exchange(port: int, data: bytes, *, until: bytes = b"grpc-status", seconds: float = 60) -> bytes:
     """Send bytes on a connection of their own and return what is received.
 
     Args:

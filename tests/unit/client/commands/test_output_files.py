@@ -84,11 +84,11 @@ def test_an_interrupted_run_keeps_the_old_output(start: Callable[..., Any], scri
 
     script.on_stream = hang
     process = start("translate", "-f", zh, "-o", en)
-    assert answered.wait(30)
+    assert answered.wait(120)
     while not any(each.stat().st_size for each in partials(en)):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(120) == 130
     assert en.read_text() == "old"
     [partial_file] = partials(en)
     assert partial_file.read_text() == "A\n"

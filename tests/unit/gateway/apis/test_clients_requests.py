@@ -303,7 +303,7 @@ async def test_a_text_about_translations_is_translated_whole(
 
 async def test_a_response_grows_in_events(gateway: RunningGateway) -> None:
     openai = pytest.importorskip("openai", reason="openai is not installed")
-    async with openai.AsyncOpenAI(api_key="any", base_url=f"{gateway.url}/v1", max_retries=0) as client:
+    async with openai.AsyncOpenAI(api_key="any", base_url=f"{gateway.url}/v1", max_retries=0, timeout=600) as client:
         whole = await client.responses.create(model="en-zh", input="One. Two.")
         assert whole.output_text == "ONE. TWO."
         async with client.responses.stream(model="en-zh", input="One. Two.") as stream:

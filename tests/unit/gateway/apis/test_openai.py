@@ -94,7 +94,7 @@ def content_of(answer: Answer) -> str:
 
 async def test_the_official_client_translates_as_with_qwen_mt(guarded: RunningGateway) -> None:
     openai = pytest.importorskip("openai", reason="openai is not installed")
-    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{guarded.url}/v1", max_retries=0) as client:
+    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{guarded.url}/v1", max_retries=0, timeout=600) as client:
         for source, target in (("auto", "Chinese"), ("English", "Chinese"), ("en", "zh")):
             options = {"translation_options": {"source_lang": source, "target_lang": target}}
             answer = await client.chat.completions.create(model="tiny", messages=[user("hello")], extra_body=options)
@@ -103,7 +103,7 @@ async def test_the_official_client_translates_as_with_qwen_mt(guarded: RunningGa
 
 async def test_the_official_client_streams_lists_and_is_refused(guarded: RunningGateway) -> None:
     openai = pytest.importorskip("openai", reason="openai is not installed")
-    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{guarded.url}/v1", max_retries=0) as client:
+    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{guarded.url}/v1", max_retries=0, timeout=600) as client:
         stream = await client.chat.completions.create(model="en-zh", messages=[user("One. Two.")], stream=True)
         pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
         assert "".join(pieces) == "ONE. TWO."
@@ -116,7 +116,9 @@ async def test_the_official_client_streams_lists_and_is_refused(guarded: Running
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
         with pytest.raises(openai.BadRequestError, match="tools"):
             await client.chat.completions.create(model="en-zh", messages=[user("hello")], tools=[tool])
-    async with openai.AsyncOpenAI(api_key="xz_wrong", base_url=f"{guarded.url}/v1", max_retries=0) as client:
+    async with openai.AsyncOpenAI(
+        api_key="xz_wrong", base_url=f"{guarded.url}/v1", max_retries=0, timeout=600
+    ) as client:
         with pytest.raises(openai.AuthenticationError):
             await client.chat.completions.create(model="en-zh", messages=[user("hello")])
 

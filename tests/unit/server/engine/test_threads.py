@@ -29,7 +29,7 @@ class HeldWork:
 
     def __call__(self) -> str:
         self.began.set()
-        assert self._released.wait(10)
+        assert self._released.wait(120)
         return threading.current_thread().name
 
     def release(self) -> None:
