@@ -6,12 +6,14 @@ import asyncio
 import json
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import deepl
 import pytest
+import trustme
 from api_keys import add_key
 from gateways import Answer, RunningGateway, gateway_process, running_gateway, started_gateway
 from prometheus_client.parser import text_string_to_metric_families
@@ -135,9 +137,48 @@ async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(
         assert isinstance(answer, Answer)
         assert answer.status == 200
         assert [line["status"] for line in lines if line["event"] == "request"] == [200]
-        assert lines[-1]["event"] == "stopped"
+    # A request that is ended is no error.
+    assert lines[-1]["event"] == "stopped"
+    assert {line["level"] for line in lines} == {"info"}
     assert "猫" not in log
     assert "secret" not in log
+
+
+async def test_sighup_reloads_the_certificate_unless_it_is_damaged(tmp_path: Path) -> None:
+    authority, pem = trustme.CA(), tmp_path / "gateway.pem"
+    trusting = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+
+    def renew() -> None:
+        authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
+
+    renew()
+    async with gateway_process(f"--tls-certificate={pem}", f"--tls-key={pem}") as (process, gateway):
+        log = process.stderr
+        assert log is not None
+
+        async def shown() -> object:
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", gateway.port, ssl=trusting, server_hostname="localhost"
+            )
+            certificate = writer.get_extra_info("peercert")
+            writer.close()
+            await writer.wait_closed()
+            return certificate["serialNumber"]
+
+        async def reloaded() -> str:
+            process.send_signal(signal.SIGHUP)
+            async with asyncio.timeout(30):
+                return str(json.loads(await log.readline())["event"])
+
+        first = await shown()
+        renew()
+        assert await shown() == first
+        assert await reloaded() == "certificate reloaded"
+        second = await shown()
+        assert second != first
+        pem.write_text("no certificate")
+        assert await reloaded() == "the old certificate stays in use"
+        assert await shown() == second
 
 
 async def test_other_signals_end_no_gateway(running: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -196,3 +197,25 @@ async def test_a_drain_finishes_the_calls_in_progress() -> None:
         server.released.set()
         assert await call.code() is grpc.StatusCode.OK
         assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("is_draining", [False, True])
+async def test_sigquit_ends_calls_in_progress_and_is_no_error(is_draining: bool) -> None:
+    server = Held()
+    async with (
+        standing_in(server) as address,
+        gateway_process("--grpc-address=127.0.0.1:0", f"--server={address}") as (process, gateway),
+        grpc.aio.insecure_channel(gateway.grpc_address) as channel,
+    ):
+        call = stub_of(channel).ModelInfer(inference())
+        await server.begun.wait()
+        if is_draining:
+            process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGQUIT)
+        assert await call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        assert process.stderr is not None
+        # gRPC's own lines are no JSON.
+        lines = [json.loads(line) for line in (await process.stderr.read()).splitlines() if line.startswith(b"{")]
+        assert await process.wait() == 0
+    assert lines[-1]["event"] == "stopped"
+    assert {line["level"] for line in lines} == {"info"}

@@ -69,6 +69,19 @@ class GatewayServer(uvicorn.Server):
         patience = seconds - min(_ENDING_SECONDS, seconds / 3)
         asyncio.get_running_loop().call_later(patience, self._end_connections)
         await super().shutdown(sockets=sockets)
+        if self.force_exit:
+            # Those that were accepted since, too. What is left when the loop closes leaves a traceback each.
+            self._end_connections()
+            if self.server_state.tasks:
+                await asyncio.wait(self.server_state.tasks, timeout=_LATE_SECONDS)
+            await asyncio.wait([asyncio.ensure_future(self.lifespan.shutdown())], timeout=_LATE_SECONDS)
+
+    def stop_at_once(self) -> None:
+        """Stop without waiting for answers to requests in progress, which end like those of callers that hang up."""
+        self.should_exit = self.force_exit = True
+        self._end_connections()
+        if self._gateway.grpc:
+            self._gateway.grpc.stop_at_once()
 
     def _end_connections(self) -> None:
         """End all connections, which their requests see as hung up; what uvicorn cancels leaves a traceback each."""
@@ -105,7 +118,7 @@ async def _serve(settings: Settings) -> None:
         facts |= {"grpc_port": gateway.grpc.port} if gateway.grpc else {}
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, _reload_certificate, server.config)
-        loop.add_signal_handler(signal.SIGQUIT, _stop_at_once, server)
+        loop.add_signal_handler(signal.SIGQUIT, server.stop_at_once)
         _LOGGER.info("listening", extra=facts)
         gc.freeze()
         gc.set_threshold(*_COLLECTIONS)
@@ -135,11 +148,6 @@ def _reload_certificate(configuration: uvicorn.Config) -> None:
         _LOGGER.error("the old certificate stays in use", extra={"reason": str(error)})  # noqa: TRY400 - it is enough
     else:
         _LOGGER.info("certificate reloaded")
-
-
-def _stop_at_once(server: uvicorn.Server) -> None:
-    """Stop without waiting for requests in progress."""
-    server.should_exit = server.force_exit = True
 
 
 class _MetricsServer(uvicorn.Server):

@@ -131,6 +131,10 @@ class GrpcServer:
         if self._stopping is None:
             self._stopping = self._server.stop(self._drain_seconds)
 
+    def stop_at_once(self) -> None:
+        """End all calls."""
+        self._stopping = self._server.stop(None)
+
     async def stop(self) -> None:
         """Refuse new calls, and wait for the last one."""
         self.begin_stop()
