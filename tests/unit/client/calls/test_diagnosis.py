@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.server
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -71,6 +73,26 @@ def closing_port() -> Iterator[int]:
         thread.join()
 
 
+@pytest.fixture(params=[b"\x28", b"\x70"], ids=["handshake_failure", "unrecognized_name"])
+def refusing_tls_port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Return a port of TLS that closes other connections, and ends each handshake with an alert."""
+    alert = b"\x15\x03\x03\0\2\2" + request.param
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(ConnectionError):
+                if self.request.recv(65536).startswith(b"\x16"):
+                    self.request.sendall(alert)
+                    self.request.recv(1)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls that no server has ever answered give up sooner than after three seconds."""
@@ -107,6 +129,13 @@ def test_a_client_is_told_what_its_tls_lacks(
 def test_the_port_of_a_gateway_is_named_as_what_it_is(client_type: type[Client], http_port: int) -> None:
     assert "speaks HTTP/1, not gRPC" in refusal(client_type, f"127.0.0.1:{http_port}")
     assert "does not speak TLS" in refusal(client_type, f"127.0.0.1:{http_port}", TRUSTING)
+
+
+def test_a_server_that_ends_the_handshake_speaks_tls_all_the_same(
+    client_type: type[Client], refusing_tls_port: int
+) -> None:
+    assert "speaks TLS, and this client does not" in refusal(client_type, f"127.0.0.1:{refusing_tls_port}")
+    assert "does not speak TLS" not in refusal(client_type, f"127.0.0.1:{refusing_tls_port}", TRUSTING)
 
 
 def test_every_address_is_named_with_what_is_wrong_there(

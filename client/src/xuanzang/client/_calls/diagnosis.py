@@ -21,6 +21,8 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # and em
 _HEAD_BYTES = 9
 _SETTINGS = 4
 _ALERT = b"\x15\x03"
+_ALERTS = ("SSLV3_ALERT_", "TLSV1")
+"""Beginnings of OpenSSL's names of alerts, such as TLSV1_UNRECOGNIZED_NAME, with which proxies refuse names."""
 
 _USE_TLS = "speaks TLS, and this client does not: give it tls=TLSConfig(…) (--tls, --tls-ca PEM)"
 _NO_TLS = "does not speak TLS, and this client does: leave tls (--tls…) out, or give the address of a server with TLS"
@@ -122,7 +124,7 @@ def _fault_with_tls(family: int, address: tuple[object, ...], tls: TLSConfig, na
         reason = error.reason or str(error)
         if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
             return None if tls.certificate_chain else _mismatch(_WANTS)
-        return _mismatch(f"ends the TLS handshake: {reason}" if "ALERT" in reason else _NO_TLS)
+        return _mismatch(f"ends the TLS handshake: {reason}" if reason.startswith(_ALERTS) else _NO_TLS)
     if head != b"":
         return _fault_of(head)
     # gRPC's servers close without a reason where others say that they want a certificate.
@@ -147,7 +149,7 @@ def _speaks_tls(family: int, address: tuple[object, ...]) -> bool:
         with _connected(family, address, _context(TLSConfig())):
             return True
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
+        return (error.reason or "").startswith(_ALERTS)
     except OSError:
         return False
 
