@@ -61,6 +61,7 @@ async def test_what_is_given_up_is_over_before_it_is_refused(given: Any, status:
     with pytest.raises(RefusedError) as refused:
         await within(work.endless(), **given)
     assert (refused.value.fault.status, work.is_over) == (status, True)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_nothing_is_answered_to_who_has_gone() -> None:
