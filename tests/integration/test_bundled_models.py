@@ -26,6 +26,11 @@ def ways(*translations: Translation) -> list[tuple[str, str]]:
     return [(each.model, "zh" if re.search("[一-鿿]", each.text) else "en") for each in translations]
 
 
+def searches_of(found: Translation) -> int:
+    assert found.provenance
+    return sum(each.searches for each in found.provenance.sentences)
+
+
 async def test_both_directions_are_served_and_found_by_names_and_by_texts(client: AsyncTranslationClient) -> None:
     pairs = {model.name: (model.source_languages, model.target_languages) for model in await client.list_models()}
     assert pairs == {"zh-en": (("zh",), ("en",)), "en-zh": (("en",), with_traditional(["zh"]))}
@@ -104,6 +109,39 @@ async def test_amounts_alone_are_written_by_rule(client: AsyncTranslationClient)
         model = "en-zh" if text.isascii() else "zh-en"
         assert (await client.translate_one(text, model=model)).text == translation
     assert (await client.translate_one("<b>42万</b>", model="zh-en", content_format="html")).text == "<b>420,000</b>"
+
+
+async def test_an_amount_that_a_translation_loses_is_required_of_another_search(
+    client: AsyncTranslationClient,
+) -> None:
+    price, limit = "Total: $19.99", "为什么高速限速是一百二十公里？"
+    options: dict[str, Any] = {"model": "en-zh", "return_provenance": True}
+    found, plain = await client.translate([price, "The total is 5."], **options)
+    assert "19.99美元" in found.text
+    assert [searches_of(each) for each in (found, plain)] == [2, 1]
+    assert "120" in (await client.translate_one(limit, model="zh-en")).text
+    several = await client.translate_one(price, num_hypotheses=3, model="en-zh")
+    assert all("19.99美元" in each.text or "$19.99" in each.text for each in several.hypotheses)
+    html = await client.translate_one("<b>£</b><b>5</b> each", model="en-zh", content_format="html")
+    assert "<b>5</b>" in html.text
+
+
+async def test_an_amount_is_not_required_where_the_caller_has_a_say_or_reads_along(
+    client: AsyncTranslationClient,
+) -> None:
+    price, options = "Total: $19.99", dict[str, Any](model="en-zh", return_provenance=True)
+    free = await client.translate_one(price, beam_size=1, **options)
+    others: list[dict[str, Any]] = [
+        {"target_prefix": "总"},
+        {"suppressed_texts": ["美元"]},
+        {"glossary": {"Total": "共"}},
+    ]
+    assert searches_of(free) == 1
+    for each in others:
+        found = await client.translate_one(price, **options, **each)
+        assert "19.99美元" not in found.text
+    streamed = [part.text_delta async for part in client.translate_progressively(price, model="en-zh")]
+    assert "19.99美元" not in "".join(streamed)
 
 
 async def test_first_words_are_in_a_language_of_the_models_and_sentences_in_their_own(

@@ -125,8 +125,8 @@ class ModelMetrics:
     rows_retired = metrics_by(
         Counter,
         "Sentences that left their batch, by reason; translated again after loop: a repetition, terms: one is "
-        "missing, empty: no token.",
-        reason=("eos", "length", "loop", "terms", "empty", "deadline", "cancelled", "error"),
+        "missing, amounts: a number is, empty: no token.",
+        reason=("eos", "length", "loop", "terms", "amounts", "empty", "deadline", "cancelled", "error"),
     )
     constrained_sentences = metric(Counter, "Sentences with terms of a glossary or protected texts.")
     pivoted_requests = metrics_by(

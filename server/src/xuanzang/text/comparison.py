@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from xuanzang.text.numbers.quantities import numbers_in_digits, numbers_of
+from xuanzang.text.numbers.quantities import numbers_in_digits, numbers_of, same_values
 from xuanzang.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_COPIED_SHARE = 0.8
 _MIN_COPIED_WORDS = 2
-_CENTURY = 1900
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 _MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
 _MIN_LOWERCASE = 3
@@ -60,16 +59,7 @@ def loses_number(source: str, target: str) -> bool:
 
 def _lacks(wanted: Iterable[Decimal], found: Collection[Decimal]) -> bool:
     # 1 may be an article, and 0 the minutes of a full hour.
-    return any(value > 1 and not any(each in found for each in _same_values(value)) for value in wanted)
-
-
-def _same_values(value: Decimal) -> Iterator[Decimal]:
-    """Yield a number and, of a decade, its names with and without the century."""
-    yield value
-    if _CENTURY <= value < _CENTURY + 200:
-        yield value % 100
-    elif value < 100:
-        yield from (_CENTURY + value, _CENTURY + 100 + value)
+    return any(value > 1 and not any(each in found for each in same_values(value)) for value in wanted)
 
 
 def loses_name(source: str, target: str) -> bool:

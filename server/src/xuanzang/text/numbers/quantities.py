@@ -23,6 +23,8 @@ _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ni
 _ENGLISH = {
     **{word: value for value, words in enumerate(_SMALL) for word in words.split()},
     **{word: 10 * tens for tens, word in enumerate(_TENS, start=2)},
+    **{f"{words.split()[0]}th": value for value, words in enumerate(_SMALL) if words.endswith("teen")},
+    **{f"{word[:-1]}ieth": 10 * tens for tens, word in enumerate(_TENS, start=2)},
 }
 MONTHS = {
     name: month
@@ -52,6 +54,7 @@ _NUMBER = re.compile(
 _PART = re.compile(rf"(\d{{1,40}})({_UNIT}{{1,3}})")
 _FRACTION = re.compile(r"(?<!\d)(\d{1,4})[/\u2044](\d{1,4})(?!\d)")
 _HALVES = re.compile(r"(?<![\d/])1[/\u2044]2(?![\d/])")
+_HALF_A_SCALE = re.compile(r"\bhalf (?:a )?([mb]illion)\b", re.IGNORECASE)
 _MONEY = re.compile(r"([$€£¥] ?\d{1,40}(?:\.\d{1,40})?)([MB])(?![A-Za-z])")
 _LETTERS = {"M": "million", "B": "billion"}
 _TENTHS = re.compile(r"([一二三四五六七八九])成")
@@ -59,6 +62,7 @@ _AFTERNOON = re.compile(
     r"(?<!\d)(?:(?:下午|晚上|傍晚|夜里) ?(\d{1,2})(?!\d)|(\d{1,2})(?::\d\d)? ?p\.?m\b|(\d{2}):\d\d)", re.IGNORECASE
 )
 _NOON = 12
+_CENTURY = 1900
 _CHINESE = re.compile("[零〇一二两兩俩双雙三四五六七八九十百千万萬亿億半点]{1,40}")
 _ENGLISH_RUN = re.compile(r"[a-z]{1,20}", re.IGNORECASE)
 
@@ -79,8 +83,19 @@ def numbers_of(text: str) -> set[Decimal]:
     return values
 
 
+def same_values(value: Decimal) -> Iterator[Decimal]:
+    """Yield a number and, of a decade, its names with and without the century."""
+    yield value
+    if _CENTURY <= value < _CENTURY + 200:
+        yield value % 100
+    elif value < 100:
+        yield from (_CENTURY + value, _CENTURY + 100 + value)
+
+
 def _derived(plain: str) -> Iterator[Decimal]:
     """Yield numbers that are written otherwise: of fractions, tenths, hours after noon, and the century of a year."""
+    for scale in _HALF_A_SCALE.findall(plain):
+        yield _SPANS["half"][0] * _SCALES[scale.lower()]
     for upper, lower in _FRACTION.findall(plain):
         if int(lower):
             yield Decimal(upper) / Decimal(lower)

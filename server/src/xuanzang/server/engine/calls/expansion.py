@@ -57,7 +57,9 @@ def _with_lexicon(search: PlannedSearch) -> Iterator[PlannedSearch]:
     # The model did not choose the tokens, so its probabilities and attention say nothing: each stands for all words.
     spans = search.renderer.source_spans
     words = [(spans[0][0], max(end for _, end in spans))] * len(spans) if spans else ()
-    certain = search._replace(renderer=replace(search.renderer, assessor=None, source_spans=words))
+    certain = search._replace(
+        renderer=replace(search.renderer, assessor=None, source_spans=words, looks_at_amounts=False)
+    )
     yield _with_options(certain, replace(first, prefix_ids=ids, max_target_length=len(ids)))
     if others.decoding.num_hypotheses:
         # The end token is left to the search.

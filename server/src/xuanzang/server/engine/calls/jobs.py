@@ -11,6 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
+from xuanzang.server.engine.calls.kept_amounts import is_better, phrases_for_lost
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceResult
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
@@ -26,6 +27,8 @@ _REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 _MAX_ORDER_COST = 2.5
 # The same for each of them that a more probable translation leaves out.
 _MAX_TERM_COST = 5.0
+# The same for the amounts that it has lost; at a higher cost most sentences are built around a bare number.
+_MAX_AMOUNTS_COST = 8.0
 
 
 class SearchWatch(Protocol):
@@ -69,6 +72,8 @@ class SentenceJob:
         self._reported_tokens = 0
         # Hypotheses of a search that did not require the terms; too few held them.
         self._earlier: Sequence[TargetHypothesis] = ()
+        # Hypotheses of a search whose best one has lost amounts.
+        self._lossy: Sequence[TargetHypothesis] = ()
 
     def next(self, found: Found) -> SentenceResult | None:
         """Return the result of a search; None if `sentence` needs a search now.
@@ -78,25 +83,35 @@ class SentenceJob:
         """
         self._timelines.append(found.timeline)
         if found.is_cut:
-            best = self._best_of(self._earlier)[0] or found.hypotheses
+            best = self._lossy or self._best_of(self._earlier)[0] or found.hypotheses
             if not best or self._is_refused(best):
                 raise DeadlineExceededError("the deadline passed before anything was translated", in_queue=False)
             return self._result(best, cut=FinishReason.DEADLINE)
         best = found.hypotheses
-        if self._is_refused(best):
-            self._search_again(self._with_a_token(), reason="empty", wasted=best[0])
+        if self._lossy:
+            best = self._with_amounts(best)
+        elif again := self._again(best):
+            options, reason = again
+            self._search_again(options, reason=reason, wasted=best[0])
             return None
-        if again := self._without_repetition(best[0]):
-            self._search_again(again, reason="loop", wasted=best[0])
-            return None
-        if self._earlier or self.sentence.options.expected_phrases:
+        elif self._earlier or self.sentence.options.expected_phrases:
             best, are_whole = self._best_of([*self._earlier, *best])
-            if not are_whole and not self._reported_tokens and (again := self._with_required_terms()):
+            if not are_whole and not self._reported_tokens and (required := self._with_required_terms()):
                 self._earlier = found.hypotheses
-                self._search_again(again, reason="terms", wasted=found.hypotheses[0])
+                self._search_again(required, reason="terms", wasted=found.hypotheses[0])
                 return None
-        self._context.model.metrics.rows_retired["eos" if best[0].finished else "length"].inc()
         return self._result(best, cut=FinishReason.MAX_LENGTH)
+
+    def _again(self, best: Sequence[TargetHypothesis]) -> tuple[SearchOptions, str] | None:
+        """Return the search to make instead of one whose translation is none, or has lost amounts, and why."""
+        if self._is_refused(best):
+            return self._with_a_token(), "empty"
+        if again := self._without_repetition(best[0]):
+            return again, "loop"
+        if self._renderer.looks_at_amounts and (again := self._with_required_amounts(best[0])):
+            self._lossy = best
+            return again, "amounts"
+        return None
 
     def prefix(self, target_ids: Sequence[int]) -> str | None:
         """Return the text of a beginning that no other search can take back; None if there is nothing new."""
@@ -115,6 +130,8 @@ class SentenceJob:
 
     def _result(self, best: Sequence[TargetHypothesis], *, cut: FinishReason) -> SentenceResult:
         metrics, began = self._context.model.metrics, time.perf_counter()
+        if cut is not FinishReason.DEADLINE:
+            metrics.rows_retired["eos" if best[0].finished else "length"].inc()
         hypotheses = [self._renderer.render(self.sentence, each, cut=cut) for each in best]
         metrics.detokenize_duration_seconds.observe(time.perf_counter() - began)
         metrics.sentences.inc()
@@ -133,7 +150,7 @@ class SentenceJob:
             finished_at=self._timelines[-1].finished_at,
             steps=sum([each.steps for each in self._timelines]),
             searches=len(self._timelines),
-            terms_required=bool(self.sentence.options.phrases) and not is_free,
+            terms_required=bool(self.sentence.options.phrases) and not (is_free or self._lossy),
             max_target_length=self.sentence.options.max_target_length,
             source_with_terms=with_terms,
         )
@@ -172,6 +189,30 @@ class SentenceJob:
         if options.expected_phrases is None:
             return None
         return replace(options, phrases=options.expected_phrases.compiled(), expected_phrases=None)
+
+    def _with_required_amounts(self, best: TargetHypothesis) -> SearchOptions | None:
+        """Return the search to make instead of one whose translation has lost amounts, if it can be made."""
+        options, codec = self.sentence.options, self._context.codec
+        if self._is_read_along or options.recorder or options.expected_phrases or options.phrases:
+            return None
+        phrases = phrases_for_lost(
+            codec.source.decode(self.sentence.source_ids),
+            codec.decode(best.target_ids),
+            codec,
+            max_tokens=options.max_target_length,
+        )
+        return replace(options, phrases=phrases.compiled()) if phrases else None
+
+    def _with_amounts(self, found: Sequence[TargetHypothesis]) -> Sequence[TargetHypothesis]:
+        """Return the hypotheses of a search that required amounts, or of that before, which is more probable.
+
+        The latter stay if the amounts are not all there, or only at the cost of the sense.
+        """
+        first, codec = self._lossy, self._context.codec
+        if not found or self._log_probability(found[0]) < self._log_probability(first[0]) - _MAX_AMOUNTS_COST:
+            return first
+        before, after = (codec.decode(each[0].target_ids) for each in (first, found))
+        return found if is_better(codec.source.decode(self.sentence.source_ids), before, after, codec) else first
 
     def _best_of(self, found: Sequence[TargetHypothesis]) -> tuple[list[TargetHypothesis], bool]:
         """Return as many hypotheses as requested: those with most terms, then of different texts, then highest scores.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from xuanzang.server.engine.calls.kept_amounts import may_lose_amounts
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.calls.record import Call
 from xuanzang.server.engine.calls.rendering import PlannedSearch, SentenceOrigin, SentenceRenderer
@@ -299,6 +300,7 @@ class Preparation:
             writer=self._writer,
             written=self._written,
             prefix=options.target_prefix,
+            looks_at_amounts=not terms.target and self._may_lose_amounts(segment),
         )
         sentence = self._model.sentence(
             terms.source_ids if terms.source else segment.source_ids,
@@ -315,6 +317,12 @@ class Preparation:
             raise ValueError(f"{model.name}/{model.version} has no quality head")
         spans = () if terms.source else self._codec.sentence_offsets(segment.text)
         return SentenceAssessor(estimator=model.quality_estimator, source=segment.text, spans=spans)
+
+    def _may_lose_amounts(self, segment: Segment) -> bool:
+        """Return whether a lost amount of a sentence is worth another search: none if the caller has a say in words."""
+        options = self._options
+        is_asked_otherwise = options.return_alternatives or options.target_prefix or options.suppressed_texts
+        return self._can_require and not is_asked_otherwise and may_lose_amounts(segment.text, self._codec)
 
     def _lexicon_ids(self, segment: Segment, terms: SentenceTerms, *, is_asked: bool = False) -> tuple[int, ...]:
         """Return the translation in the lexicon; none for a sentence whose caller has a say in its words."""

@@ -37,6 +37,8 @@ class SentenceRenderer:
     """Texts of the caller that the model writes in another way, by that way."""
     prefix: str = ""
     """Text that every hypothesis begins with, as the model writes it; the caller's is in `written`."""
+    looks_at_amounts: bool = False
+    """True if a translation that has lost an amount is worth another search."""
     opening: TargetHypothesis | None = None
     """Forced beginning of all hypotheses, found by an earlier search, whose score they lack."""
 

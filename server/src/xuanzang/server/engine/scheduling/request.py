@@ -92,7 +92,7 @@ class SentenceTimeline:
     steps: int
     """Decoder steps until it left the batch, those of earlier searches counted."""
     searches: int = 1
-    """Searches made: more than 1 if one found a repetition or left out a term."""
+    """Searches made: more than 1 if one found a repetition, or left out a term or an amount."""
     terms_required: bool = False
     """True if the best hypothesis is of a search that required the terms."""
     is_kept: bool = False
