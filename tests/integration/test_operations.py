@@ -92,11 +92,11 @@ async def test_tls_can_require_client_certificates(start_server: Any, tmp_path: 
 
 
 async def test_sigterm_answers_accepted_requests_and_exits_with_0(start_process: Any) -> None:
-    async with start_process("--log-level=debug") as server:
+    async with start_process("--log-level=debug", "--drain-timeout-seconds=500") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
             calls = [
-                asyncio.ensure_future(client.translate_one("我有一只猫。" * 5, min_target_length=20, timeout=120))
+                asyncio.ensure_future(client.translate_one("我有一只猫。" * 5, min_target_length=20, timeout=500))
                 for _ in range(100)
             ]
             await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)

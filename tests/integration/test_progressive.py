@@ -74,7 +74,8 @@ async def test_bad_input_names_the_field(client: AsyncTranslationClient) -> None
 
 async def test_leaving_early_frees_the_worker(client: AsyncTranslationClient, running: Any) -> None:
     before = await running.scrape()
-    parts = client.translate_progressively(LONG_TEXT, beam_size=16, min_target_length=60, max_target_length=60)
+    # Far more work than is done before the caller has left.
+    parts = client.translate_progressively(LONG_TEXT * 10, beam_size=16, min_target_length=60, max_target_length=60)
     await anext(parts)
     await parts.aclose()
     await running.server.rpc.join()

@@ -18,8 +18,13 @@ from urllib.parse import urlencode
 import uvicorn
 
 from xuanzang.gateway.app import Gateway
+from xuanzang.gateway.entry import patience
 from xuanzang.gateway.serving import GatewayServer, listener
 from xuanzang.gateway.settings import Settings
+
+# A gateway in the process of its caller, and often of its server, waits for them: on a busy machine longer than a
+# second, without which it would look whether the server is lost.
+patience._FIRST_SECONDS = 60.0
 
 _BOUNDARY = "xuanzang-boundary"
 

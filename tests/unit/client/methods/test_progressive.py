@@ -75,9 +75,13 @@ def endless(ended: threading.Event) -> Any:
 def test_the_timeout_applies_to_the_whole_call(client: Client, script: Script) -> None:
     ended = threading.Event()
     script.on_progressive = endless(ended)
-    with pytest.raises(sdk.DeadlineExceededError):
-        client.translate_progressively("a", timeout=0.2)
-    assert ended.wait(120)
+    # The time of a call may be over before a busy server begins it.
+    for timeout in (0.2, 5):
+        with pytest.raises(sdk.DeadlineExceededError):
+            client.translate_progressively("a", timeout=timeout)
+        if ended.wait(5):
+            return
+    raise AssertionError("the server was not told")
 
 
 @pytest.mark.parametrize("kind", [sdk.TranslationClient, sdk.AsyncTranslationClient])
@@ -92,5 +96,5 @@ async def test_leaving_early_cancels_the_call(script: Script, kind: Any) -> None
     else:
         assert next(parts).text_delta == "A"
         del parts
-    assert await asyncio.to_thread(ended.wait, 10)
+    assert await asyncio.to_thread(ended.wait, 120)
     await finished(client.close())

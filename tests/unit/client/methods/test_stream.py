@@ -200,7 +200,7 @@ async def test_a_text_sent_during_a_wait_starts_the_timeout(script: Script) -> N
     script.on_stream = only_the_first
     async with sdk.AsyncTranslationClient(script.address) as client:
         with pytest.raises(sdk.DeadlineExceededError):
-            await finished(client.translate_stream(texts_of(type(client), "a", "b", pause=0.7), timeout=0.5))
+            await finished(client.translate_stream(texts_of(type(client), "a", "b", pause=2.5), timeout=2.0))
     assert ended.wait(120)
 
 
