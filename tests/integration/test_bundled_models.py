@@ -126,6 +126,21 @@ async def test_an_amount_that_a_translation_loses_is_required_of_another_search(
     assert "<b>5</b>" in html.text
 
 
+@pytest.mark.parametrize(
+    ("model", "text", "amount"),
+    [
+        ("en-zh", "It cost ₹5 million.", "₹500万"),
+        ("en-zh", "The bridge cost £3 million to build.", "300万英镑"),
+        ("zh-en", "他花了₩500万。", "₩5 million"),
+        ("zh-en", "¥6万", "¥60,000"),
+    ],
+)
+async def test_a_sign_that_the_model_lacks_leaves_the_amount_behind_it_whole(
+    client: AsyncTranslationClient, model: str, text: str, amount: str
+) -> None:
+    assert amount in (await client.translate_one(text, model=model)).text
+
+
 async def test_an_amount_is_not_required_where_the_caller_has_a_say_or_reads_along(
     client: AsyncTranslationClient,
 ) -> None:

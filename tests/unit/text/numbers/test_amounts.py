@@ -43,7 +43,7 @@ def test_a_chinese_amount_is_written_in_english(chinese: str, english: str) -> N
         *("42", "五六百", "五六", "一二三", "12,34万", "5万2", "三点五", "几百万", "20多万", "第42万", "-5万", "万一"),
         # A year or years; a day or one day; weeks or all around.
         *("20年", "1000年", "两千年", "08年", "一天", "四周"),
-        *("$20亿元", "百分之五元", "$5年", "3万 5万", "", "42万辆汽车", "一" * (MAX_CHARACTERS + 1)),
+        *("$20亿元", "¥20亿美元", "百分之五元", "$5年", "3万 5万", "", "42万辆汽车", "一" * (MAX_CHARACTERS + 1)),
     ],
 )
 def test_a_chinese_text_with_other_words_or_readings_is_left_to_the_model(text: str) -> None:
@@ -59,6 +59,7 @@ def test_a_chinese_text_with_other_words_or_readings_is_left_to_the_model(text: 
         ("1.5 million", "150万"),
         ("420 thousand", "42万"),
         ("500k", "50万"),
+        ("half a million", "50万"),
         ("$2bn", "20亿美元"),
         ("$5M", "500万美元"),
         ("£2.5 million", "250万英镑"),

@@ -75,3 +75,4 @@ def test_only_digits_and_several_numerals_are_looked_at() -> None:
 def test_new_numbers_are_those_that_the_source_lacks() -> None:
     assert new_numbers("损失二百万美元。", "The loss reached $2 million, up to $20,000.") == 1
     assert new_numbers("损失二百万美元。", "The loss reached 2,000,000 dollars.") == 0
+    assert new_numbers("超过30多万人", "over 300,000 people") == 0

@@ -105,6 +105,7 @@ _ENGLISH = re.compile(
     rf"(?: ?(?P<scale>{'|'.join(_SCALES)})(?![a-z]))?(?: ?(?P<unit>[a-z ]+))?",
     re.IGNORECASE,
 )
+_HALF_A_SCALE = re.compile("half a ([mb]illion)")
 _SHARE = "percent"
 
 
@@ -120,7 +121,7 @@ def in_english(text: str) -> str | None:
     if word == _YEAR and not sign and (year := _year(found)):
         return year
     if sign[:2] == "人民":
-        sign, word = "", word or "元"
+        sign, word = "", word or _YUAN.written
     unit = _OF_CHINESE.get(word)
     number = _of_digits(found) if found["digits"] else _of_numerals(found, is_money=bool(sign) or unit in _MONEY)
     if number is None or (sign and unit and (sign, unit) != ("¥", _YUAN)):
@@ -182,6 +183,8 @@ def in_chinese(text: str) -> str | None:
         return None
     if found := _ENGLISH.fullmatch(text):
         return _chinese_of_digits(found)
+    if scale := _HALF_A_SCALE.fullmatch(text.lower()):
+        return chinese_digits(Decimal(SCALES[scale[1]]) / 2)
     for words, word in _ends(text.lower()):
         value, unit = value_of_words(words), _OF_ENGLISH.get(word)
         if value is None or value == 1 or not (unit or word in ("", _SHARE)):

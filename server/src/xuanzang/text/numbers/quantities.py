@@ -52,6 +52,8 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(rf"(\d{{1,40}})({_UNIT}{{1,3}})")
+# 30多万 is a little more than 30万.
+_SOME = re.compile("(?<=[0-9一二三四五六七八九十百千])[多余餘](?=[百千万萬亿億])")
 _FRACTION = re.compile(r"(?<!\d)(\d{1,4})[/\u2044](\d{1,4})(?!\d)")
 _HALVES = re.compile(r"(?<![\d/])1[/\u2044]2(?![\d/])")
 _HALF_A_SCALE = re.compile(r"\bhalf (?:a )?([mb]illion)\b", re.IGNORECASE)
@@ -109,7 +111,8 @@ def _derived(plain: str) -> Iterator[Decimal]:
 
 
 def _plain(text: str) -> str:
-    return _MONEY.sub(lambda found: f"{found[1]} {_LETTERS[found[2]]}", _GROUPED.sub("", nfkc(text)))
+    plain = _SOME.sub("", _GROUPED.sub("", nfkc(text)))
+    return _MONEY.sub(lambda found: f"{found[1]} {_LETTERS[found[2]]}", plain)
 
 
 def _value(found: re.Match[str]) -> Decimal:

@@ -49,6 +49,8 @@ _ALPHABETS = (
 _FOREIGN = re.compile(rf"[{_ALPHABETS}]{{2,}}+(?:[ -][{_ALPHABETS}]{{2,}}+)*+")
 # Characters of a word in Latin letters, or of a number.
 _IN_WORD = "(?:[A-Za-z0-9\u00c0-\u024f\u1e00-\u1eff]|[.,](?=[0-9]))"
+# What makes another number of the digits before it, so that these are no amount of their own.
+_SCALE = re.compile(r"[0-9](?= ?(?:hundred|thousand|[mbtr]{1,2}illion|[十百千万萬亿億]))")
 _MAX_BEFORE = 32
 _WORD_BEFORE = re.compile(f"{_IN_WORD}{{1,{_MAX_BEFORE}}}+$")
 BRACKETS: Mapping[str, str] = MappingProxyType(
@@ -151,6 +153,9 @@ def unknown_words(text: str, unknown: str) -> Iterator[Found]:
     for match in re.finditer(f"[{re.escape(unknown)}](?:[{re.escape(unknown)}]|{_IN_WORD})*+", text):
         before = _WORD_BEFORE.search(text[max(place, match.start() - _MAX_BEFORE) : match.start()])
         start, place = match.start() - len(before[0] if before else ""), match.end()
+        if start + 1 < place and unicodedata.category(text[start]) == "Sc" and _SCALE.match(text, place - 1):
+            # The model reads 3.5 million, and only the sign before it is carried.
+            place = start + 1
         kinds = {unicodedata.category(each) for each in text[start:place]}
         is_word = any(kind[0] in "LNS" for kind in kinds)
         yield Found(start, place, Role.VALUE if is_word else Role.POINT if kinds <= _BRACKET_KINDS else Role.SIGN)
