@@ -75,7 +75,7 @@ async def take_turn(limit: SharedLimit, caller: str, order: list[str], release: 
 
 async def test_one_caller_leaves_half_of_the_turns_to_others() -> None:
     limit, order, release = SharedLimit("things", total=2, shares=SHARES), list[str](), asyncio.Event()
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         for caller in ("ann", "ann", "bob", "eve"):
             group.create_task(take_turn(limit, caller, order, release))
         while len(order) < 2:  # noqa: ASYNC110 - nothing else tells of it

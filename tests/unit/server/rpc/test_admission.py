@@ -185,9 +185,9 @@ async def test_the_last_places_are_for_rpcs_with_much_time(serve: Any) -> None:
         served.engine.needed_seconds = 20.0
         held = served.engine.hold("held")
         running = [asyncio.ensure_future(_text(_call(served, "held", 60))) for _ in range(30)]
-        await served.engine.until(served.engine.running, {"held"})
-        while len(served.engine.running) < len(running):
-            await served.stub.ListModels(pb.ListModelsRequest())
+        async with asyncio.timeout(30):
+            while len(served.engine.running) < len(running):
+                await served.stub.ListModels(pb.ListModelsRequest())
         # None of them waits in the client, and so much time as was enough before is not enough now.
         errors = await asyncio.gather(*(_refused(_call(served, "a", 40)) for _ in range(8)))
         assert all("of the RPCs that may be" in str(error.details()) for error in errors)
