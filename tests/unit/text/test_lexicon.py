@@ -78,6 +78,7 @@ def test_an_english_date_has_its_numbers_in_chinese(date: str, translation: str 
         ("Sun", None),
         ("GitHub", None),
         ("GitHub users", None),
+        ("GitHub API", None),
         ("Galaxy", None),
     ],
 )

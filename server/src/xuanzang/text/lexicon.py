@@ -41,10 +41,11 @@ _SHORT_DAYS = {
     for name in ("Mon", "Tue", "Tues", "Wed", "Thu", "Thur", "Thurs", "Fri", "Sat")
 }
 _SHORT_NAMES = _SHORT_MONTHS | _SHORT_DAYS
-# The name of a product, as iPhone 15 Pro: a word with a capital in it, and what may follow such a word.
+# The name of a product, as iPhone 15 Pro: a word with a capital in it, and what may follow such a word, once at least.
+_SUFFIX = "(?:Pro|Max|Plus|Ultra|Mini|Air|Lite)"
 _NAME = re.compile(
-    r"(?=.*[a-z][A-Z])(?:(?:[A-Za-z]*[a-z][A-Z][A-Za-z]*|[A-Z]+[0-9]*[A-Za-z]?|[0-9]{1,4}[a-z]{0,2}|"
-    r"Pro|Max|Plus|Ultra|Mini|Air|Lite)(?: |$)){2,5}"
+    rf"(?=.*[a-z][A-Z])(?=.*(?:[0-9]| {_SUFFIX}(?: |$)))"
+    rf"(?:(?:[A-Za-z]*[a-z][A-Z][A-Za-z]*|[A-Z]+[0-9]*[A-Za-z]?|[0-9]{{1,4}}[a-z]{{0,2}}|{_SUFFIX})(?: |$)){{2,5}}"
 )
 
 

@@ -16,6 +16,7 @@ from xuanzang.text.numbers.losses import lost_amounts, may_have_amounts, new_num
         ("我该付10000日元。", "I should pay 1,000 yen.", "10000 yen"),
         ("损失高达二百万美元。", "The loss reached $20,000.", "$2 million"),
         ("1969年9月", "1969", "September"),
+        ("使用 Vue 2 的经验", "experience with Vue", "Vue 2"),
     ],
 )
 def test_an_amount_that_english_lacks_is_told_with_its_writing(source: str, target: str, lost: str) -> None:
@@ -47,6 +48,8 @@ def test_an_amount_that_chinese_lacks_is_told_with_its_writing(source: str, targ
         ("今天是我十六岁的生日。", "Today is my sixteenth birthday."),
         ("他三十岁生日。", "His thirtieth birthday."),
         ("他付了100美元。", "He paid 100 dollars."),
+        ("50千比特", "50 kilobits"),
+        ("3千字节", "3 kilobytes"),
         ("晚上7点见。", "See you at seven."),
         ("2026年11月27日", "November 27, 2026"),
     ],
@@ -60,7 +63,19 @@ def test_amounts_of_the_same_value_are_kept_in_both_directions(chinese: str, eng
     "source",
     [
         # Parts of names, hours, telephones; and numerals that are none, or are not exact.
-        *("H1N1", "COVID-19", "v1.2.3", "#5", "Room 3-12", "八点四十五了。", "我1米9。", "电话是62 345 678", "二十分"),
+        *(
+            "H1N1",
+            "O 2",
+            "+2级",
+            "COVID-19",
+            "v1.2.3",
+            "#5",
+            "Room 3-12",
+            "八点四十五了。",
+            "我1米9。",
+            "电话是62 345 678",
+            "二十分",
+        ),
         *("九十一样", "十几个人", "几百万人", "三四个", "三千米", "一个苹果", "六九二二六七七", "第二十一", "1 apple"),
     ],
 )

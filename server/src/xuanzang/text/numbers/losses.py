@@ -19,7 +19,7 @@ from xuanzang.text.numbers.numerals import (
     value_of_numerals,
     value_of_parts,
 )
-from xuanzang.text.numbers.quantities import MONTHS, numbers_in_digits, numbers_of, same_values
+from xuanzang.text.numbers.quantities import MONTHS, THOUSANDFOLD, numbers_in_digits, numbers_of, same_values
 from xuanzang.text.offsets import nfkc
 
 # What tells that a text may have an amount.
@@ -66,15 +66,19 @@ _SIGNS = "|".join(f"(?P<before{number}>{each.before})" for number, each in enume
 _WORDS = "|".join(f"(?P<after{number}>{each.after})" for number, each in enumerate(_CURRENCIES))
 # A number that is no part of a name, a version, a date, an hour, a score or another number.
 _AMOUNT = re.compile(
-    rf"(?:(?<![A-Za-z])(?:{_SIGNS}) ?)?(?<![A-Za-z0-9_#米点點{UNITS}])(?<![0-9][ .,:/-])(?<![A-Za-z]-)"
+    rf"(?:(?<![A-Za-z])(?:{_SIGNS}) ?)?(?<![A-Za-z0-9_#+米点點{UNITS}])(?<!(?-i:[A-Z]) )"
+    r"(?<![0-9][ .,:/-])(?<![A-Za-z]-)"
     r"(?:(?P<digits>[0-9]{1,15}(?:,[0-9]{3}){0,5}(?:\.[0-9]{1,15})?)"
-    rf"(?:[多余餘]?(?P<units>[{UNITS}][0-9{UNITS}]{{0,20}})(?<!千(?=[米克瓦卡]))| (?P<scale>{'|'.join(SCALES)})\b)?"
+    rf"(?:[多余餘]?(?P<units>[{UNITS}][0-9{UNITS}]{{0,20}})(?<!千(?={THOUSANDFOLD}))| (?P<scale>{'|'.join(SCALES)})\b)?"
     rf"|(?<![第几幾数數多{NUMERALS}])(?P<numerals>[{NUMERALS}]{{2,20}})"
     # 一样 is no number, and 三千米 is 3 kilometers.
-    rf"(?![{NUMERALS}几幾多余餘来來分点點])(?<!一(?=[样樣起般定直些下旦切共致律]))(?<!千(?=[米克瓦卡])))"
+    rf"(?![{NUMERALS}几幾多余餘来來分点點])(?<!一(?=[样樣起般定直些下旦切共致律]))(?<!千(?={THOUSANDFOLD})))"
     rf"(?![A-Za-z0-9_时時点點]|[ .,:/-][0-9]|分(?!钟|鐘|之)|年代)(?P<month>月)?(?: ?(?:{_WORDS}))?",
     re.IGNORECASE,
 )
+# A word in Latin letters among Chinese ones, which the number behind it belongs to.
+_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]{2,20} $")
+_MAX_NAME = 22
 _MONTH_NAMES = {month: name.title() for name, month in reversed(MONTHS.items())}
 _MIN_GROUPED = 10**4
 _MAX_SPELLED = 100
@@ -88,6 +92,8 @@ class _Amount(NamedTuple):
     """Its digits as they stand, or nothing."""
     currency: _Currency | None
     is_month: bool
+    name: str
+    """The name in Latin letters that it stands behind, with a space, or nothing."""
 
 
 def may_have_amounts(text: str) -> bool:
@@ -128,7 +134,14 @@ def _amounts(text: str) -> Iterator[_Amount]:
                 each for number, each in enumerate(_CURRENCIES) if found[f"before{number}"] or found[f"after{number}"]
             )
             digits = found["digits"] if not (found["units"] or found["scale"]) else ""
-            yield _Amount(value, digits or in_digits(found["numerals"] or "-"), next(kinds, None), bool(found["month"]))
+            name = _NAME.search(text[max(0, found.start() - _MAX_NAME) : found.start()])
+            yield _Amount(
+                value=value,
+                text=digits or in_digits(found["numerals"] or "-"),
+                currency=next(kinds, None),
+                is_month=bool(found["month"]),
+                name=name[0] if name else "",
+            )
 
 
 def _value(found: re.Match[str]) -> Decimal | None:
@@ -148,6 +161,9 @@ def _written(amount: _Amount, *, writes_chinese: bool) -> Iterator[str]:
     """Yield the ways to write an amount."""
     if not writes_chinese and amount.is_month:
         yield _MONTH_NAMES.get(int(amount.value), amount.text or f"{amount.value:f}")
+        return
+    if not writes_chinese and amount.name and amount.text and not amount.currency:
+        yield amount.name + amount.text
         return
     forms: tuple[str, ...] = ("{}",)
     if amount.currency:

@@ -42,8 +42,9 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
 _SCALES |= {"k": 1000, "bn": 10**9, "dozen": 12}
 # Words that stand for a number, but count nothing that follows.
 _SPANS = {"half": (Decimal("0.5"), Decimal(30)), "decade": (Decimal(10),), "century": (Decimal(100),)}
-# Not the 千 of 千米 and 千克.
-_UNIT = "(?:[十百万萬亿億]|千(?![米克瓦卡]))"
+THOUSANDFOLD = "(?:[米克瓦卡赫比帕焦伏欧歐牛兆安]|字节|字節)"
+"""Pattern of the units that 千 is a part of, as in 千米 and 千字节."""
+_UNIT = f"(?:[十百万萬亿億]|千(?!{THOUSANDFOLD}))"
 _GROUPED = re.compile(r"(?<=\d)[,  ](?=\d{3}(?!\d))")
 _NUMBER = re.compile(
     r"(?P<digits>\d{1,40}(?:\.\d{1,40})?)"
