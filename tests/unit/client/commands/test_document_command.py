@@ -37,6 +37,25 @@ def test_several_files_get_names_with_the_target_language(run: Run, tmp_path: Pa
     assert names(tmp_path) == ["a.en.txt", "a.txt", "b.en.md", "b.md"]
 
 
+def test_a_file_whose_name_nobody_gave_is_replaced_only_on_demand(run: Run, tmp_path: Path) -> None:
+    sources = written(tmp_path / "a.txt", "one\n"), written(tmp_path / "b.txt", "two\n")
+    mine = written(tmp_path / "a.en.txt", "mine\n")
+    code, output, errors = run("documents", "--target", "en", sources[0])
+    assert (code, output, f"{mine} exists: replace it with --overwrite" in errors) == (2, "", True)
+    code, output, errors = run("documents", "--target", "en", *sources)
+    assert (code, len(output.splitlines()), str(mine) in errors) == (1, 1, True)
+    assert (mine.read_text(), names(tmp_path)) == ("mine\n", ["a.en.txt", "a.txt", "b.en.txt", "b.txt"])
+    same_name = written(tmp_path / "in" / mine.name, "one\n")
+    for arguments in (
+        ("-o", mine, sources[0]),
+        ("-d", tmp_path, same_name),
+        ("--overwrite", "--target=en", sources[0]),
+    ):
+        mine.write_text("mine\n")
+        assert run("documents", *arguments)[0] == 0
+        assert mine.read_text() == "ONE\n"
+
+
 def test_a_folder_and_a_memory_are_used(run: Run, tmp_path: Path) -> None:
     table, again = written(tmp_path / "a.csv", "id,text\n1,one\n"), tmp_path / "again.csv"
     arguments = ("--column", "text", "--memory", tmp_path / "memory", table)

@@ -20,7 +20,7 @@ from xuanzang.documents import SUFFIXES, DocumentError, DocumentSummary, Transla
 
 _DESCRIPTION = f"""\
 Translates the texts of files ({" ".join(SUFFIXES)}) and leaves everything else in them as it is.
-Without -o and -d, the translation of report.docx into en is report.en.docx.
+Without -o and -d, the translation of report.docx into en is report.en.docx, which is only replaced with --overwrite.
 
 What was translated before the command was interrupted is not asked again by the next one: until a file is
 finished, its translations are in a file beside the output, or else in the one of --memory.
@@ -53,6 +53,7 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="folder to write files of the same names to; made if missing",
     )
+    group.add_argument("--overwrite", action="store_true", help="replace existing files even without -o and -d")
     group.add_argument(
         "--column",
         dest="columns",
@@ -117,6 +118,9 @@ def _translate(client: TranslationClient, file: Path, output: Path, arguments: a
 def _written(client: TranslationClient, file: Path, output: Path, arguments: argparse.Namespace) -> int:
     if output.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(output))
+    is_named = arguments.output is not None or arguments.directory is not None
+    if output.exists() and not (is_named or arguments.overwrite):
+        raise FileExistsError(f"{output} exists: replace it with --overwrite, or name another file or folder (-o, -d)")
     with _memory(output, arguments) as memory, _progress(file) as on_progress:
         translation = client.translate_document(
             file,
