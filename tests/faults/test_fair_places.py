@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ CAT = "我有一只猫。"
 LEGAL = "甲方应当在本合同签订之日起三十日内，按照附件一所列的金额和方式，向乙方支付全部款项。"
 LOCAL = (("grpc.use_local_subchannel_pool", 1),)
 DEADLINE = 5.0
+"""Seconds, or on a slow machine twice the time of an attacker's call."""
 CALLS = 4
 AT_ONCE = 4
 """Calls that an attacker has in progress."""
@@ -39,10 +41,13 @@ def _request(texts: list[str], options: pb.DecodingOptions, **settings: Any) -> 
 
 
 @asynccontextmanager
-async def _attacking(port: int, request: pb.TranslateTextRequest) -> AsyncIterator[Counter[str]]:
-    """Make calls of another caller, some at a time, from the first answer on; count their statuses."""
+async def _attacking(port: int, request: pb.TranslateTextRequest) -> AsyncIterator[tuple[Counter[str], float]]:
+    """Make calls of another caller, some at a time, from the first answer on; count their statuses.
+
+    The other value is the time until that answer in seconds.
+    """
     codes: Counter[str] = Counter()
-    answered = asyncio.Event()
+    answered, began = asyncio.Event(), time.monotonic()
 
     async def repeat(stub: Any) -> None:
         while True:
@@ -57,7 +62,7 @@ async def _attacking(port: int, request: pb.TranslateTextRequest) -> AsyncIterat
         try:
             # From now on the server knows how long such work takes.
             await answered.wait()
-            yield codes
+            yield codes, time.monotonic() - began
         finally:
             for task in tasks:
                 task.cancel()
@@ -70,9 +75,10 @@ async def test_single_sentences_get_their_place_beside_a_caller_who_takes_all_it
     single = _request([CAT], Options(max_target_length=8), return_provenance=True)
     async with attack() as server:
         for name, (texts, options) in ATTACKS.items():
-            async with _attacking(server.port, _request(texts, options)) as codes:
+            async with _attacking(server.port, _request(texts, options)) as (codes, seconds):
+                deadline = max(DEADLINE, 2 * seconds)
                 answers = [
-                    await server.stub.TranslateText(single, timeout=DEADLINE, metadata=(("x-client-id", "single"),))
+                    await server.stub.TranslateText(single, timeout=deadline, metadata=(("x-client-id", "single"),))
                     for _ in range(CALLS)
                 ]
             for answer in answers:
