@@ -230,7 +230,9 @@ async def test_settings_for_models_that_are_not_served_end_the_start(
 async def test_sighup_reloads_keys_certificate_glossaries_and_models(
     start_process: Any, tiny_bundle_repository: Path, tmp_path: Path
 ) -> None:
-    models = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
+    # Other tests' servers store glossaries there.
+    copied = shutil.copytree(tiny_bundle_repository, tmp_path / "models", ignore=shutil.ignore_patterns("glossaries"))
+    models = Path(copied)
     authority = trustme.CA()
     pem = tmp_path / "server.pem"
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
