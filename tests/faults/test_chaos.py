@@ -22,6 +22,7 @@ from test_client_replicas import CALLERS, TIMEOUT, Faults, call_from_threads
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.translation.v1.translation_pb2_grpc import TranslationServiceStub
 
 pytestmark = pytest.mark.slow
 
@@ -162,10 +163,10 @@ async def test_cancel_storms_harm_nobody_and_leave_nothing_behind(attack: Any) -
             await server.check()
 
 
-def limit_memory(pid: int) -> None:
-    """Let a process have no more address space than it has."""
+def limit_memory(pid: int, *, spare_bytes: int) -> None:
+    """Let a process have hardly more address space than it has."""
     status = Path(f"/proc/{pid}/status").read_text()
-    size = 1024 * int(status.partition("VmSize:")[2].split()[0])
+    size = 1024 * int(status.partition("VmSize:")[2].split()[0]) + spare_bytes
     resource.prlimit(pid, resource.RLIMIT_AS, (size, size))
 
 
@@ -174,10 +175,33 @@ def test_no_call_is_lost_when_a_replica_gets_no_more_memory(replicas: tuple[Repl
     poor, other = replicas
     texts = [TEXT * (1 + number % 6) for number in range(150)]
     expected = translated([other.address], texts)
-    limit_memory(poor.process.pid)
+    limit_memory(poor.process.pid, spare_bytes=0)
     # gRPC's core ends the process when it gets no memory, as the system would; what counts is that callers go on.
     assert translated([poor.address, other.address], texts) == expected
     assert other.process.poll() is None
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of other processes are Linux's")
+@pytest.mark.parametrize("spare_mebibytes", [1, 4, 8, 12])
+def test_whatever_fails_for_want_of_memory_may_be_tried_elsewhere(
+    start: Callable[..., Replica], spare_mebibytes: int
+) -> None:
+    poor = start()
+    poor.ready()
+    with grpc.insecure_channel(poor.address) as channel, ThreadPoolExecutor(32) as pool:
+        stub = TranslationServiceStub(channel)
+
+        def code(number: int) -> grpc.StatusCode:
+            request = pb.TranslateTextRequest(contents=[TEXT * (1 + number % 6)])
+            try:
+                stub.TranslateText(request, timeout=TIMEOUT)
+            except grpc.RpcError as error:
+                failed: grpc.StatusCode = error.code()
+                return failed
+            return grpc.StatusCode.OK
+
+        limit_memory(poor.process.pid, spare_bytes=spare_mebibytes * 2**20)
+        assert set(pool.map(code, range(150))) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
 
 
 def translated(addresses: list[str], texts: list[str]) -> list[str]:

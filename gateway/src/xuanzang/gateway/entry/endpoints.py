@@ -32,6 +32,7 @@ from xuanzang.gateway.limits import SharedLimit, SharedLimits
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 from xuanzang.serving.fair_start import FairStart
+from xuanzang.serving.memory import is_want_of_memory
 from xuanzang.serving.networks import network_of
 
 Result = TypeVar("Result")
@@ -42,7 +43,18 @@ _NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
 _SHOWN_NAMES = 16
 REFUSAL_SECONDS: Final = 0.005
 """Pause of an address after each refused request while others call."""
-FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
+_FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
+_NO_MEMORY = Fault(
+    status=HTTPStatus.SERVICE_UNAVAILABLE, message="the gateway has no memory now", reason="memory", retry_after=1.0
+)
+
+
+def fault_of_failure(error: Exception, *, request_id: str) -> Fault:
+    """Log an error that no handler expects, and return what its caller is told."""
+    # Without the error's message, which may quote the caller's text.
+    facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
+    _LOGGER.error("a handler failed", extra={**facts, "request_id": request_id})
+    return _NO_MEMORY if is_want_of_memory(error) else _FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,10 +307,7 @@ class Endpoint:
         except HungUpError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
-            # Without the error's message, which may quote the caller's text.
-            facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
-            _LOGGER.error("a handler failed", extra={**facts, "request_id": request.id})  # noqa: TRY400 - as above
-            fault = FAILED
+            fault = fault_of_failure(error, request_id=request.id)
         request.log["reason"] = fault.reason
         response = request.variant.style.render(fault)
         if response.status_code == HTTPStatus.UNAUTHORIZED:

@@ -11,7 +11,6 @@ import logging
 import math
 import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -28,10 +27,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from xuanzang.client import TranslationError
 from xuanzang.gateway.entry.callers import KEY_HEADERS, REQUEST_ID, Caller, checked_id
-from xuanzang.gateway.entry.endpoints import FAILED, BaseCall, SharedState
+from xuanzang.gateway.entry.endpoints import BaseCall, SharedState, fault_of_failure
 from xuanzang.gateway.entry.patience import deadline_in, within
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request, fault_of, not_found
 from xuanzang.gateway.settings import Settings
+from xuanzang.serving.memory import is_want_of_memory
 from xuanzang.serving.networks import network_of
 
 _LOGGER = logging.getLogger(__name__)
@@ -203,10 +203,7 @@ class _Entry(grpc.GenericRpcHandler):
                     code = grpc.StatusCode.CANCELLED
                     raise
                 except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
-                    fault = FAILED
-                    # Without the error's message, which may quote the caller's text.
-                    facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
-                    _LOGGER.error("a handler failed", extra={**facts, "request_id": call_id})  # noqa: TRY400
+                    fault = fault_of_failure(error, request_id=call_id)
             if fault is not None:
                 code, log["reason"] = code_of(fault), fault.reason
                 if not method.is_probe:
@@ -271,6 +268,8 @@ class _Entry(grpc.GenericRpcHandler):
             try:
                 message = await self._state.reading.run(partial(method.decode, data), size=len(data))
             except DecodeError as error:
+                if is_want_of_memory(error):
+                    raise
                 raise bad_request("request", "must be a valid message of the method") from error
             return (await method.handle(message, call)).SerializeToString()
 

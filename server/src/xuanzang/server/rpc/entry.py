@@ -44,6 +44,7 @@ from xuanzang.server.rpc.limits import SMALL_BYTES
 from xuanzang.server.rpc.messages.decoding import decode, identified
 from xuanzang.server.rpc.methods import Method, Service
 from xuanzang.server.time_limits import TimeLimit, TimeLimits
+from xuanzang.serving.memory import is_want_of_memory
 
 # RPCs that are refused unread are counted together, after this time.
 _UNREAD_SECONDS = 0.1
@@ -264,6 +265,8 @@ class Entry:
                 return decode(method.request, data)
             return await rpc.offload(partial(decode, method.request, data, max_characters=self._max_characters))
         except DecodeError as error:
+            if is_want_of_memory(error):
+                raise
             fault = FieldViolation(field="request", description=f"must be a valid message of {method.name}")
             raise InvalidInputError([fault]) from error
 

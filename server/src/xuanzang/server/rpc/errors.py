@@ -23,6 +23,7 @@ from xuanzang.server.access.errors import (
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.server.observation.rpc_log import Reason
+from xuanzang.serving.memory import is_want_of_memory
 from xuanzang.translation.v1 import status_pb2
 
 _LOGGER = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ _STATUSES: Mapping[type[Exception], tuple[grpc.StatusCode, str]] = MappingProxyT
     }
 )
 """Code of each class of errors, and the word for it in logs; overload and faulty fields have words of their own."""
+# Made before memory is short.
+_NO_MEMORY = status_pb2.Status(code=_Code.UNAVAILABLE.value[0], message="the server has no memory for the call now")
 _MAX_FIELDS = 5
 # A caller may send any text as a name; no text is logged.
 _LOGGED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9._-]{1,63})?")
@@ -113,9 +116,9 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
 
     They are INTERNAL, but for want of memory, which another server, or this one later, may have.
     """
-    if isinstance(error, MemoryError):
+    if type(error) not in _STATUSES and is_want_of_memory(error):
         _LOGGER.error("no memory for a call", exc_info=error, extra={"request_id": request_id})
-        return status_pb2.Status(code=_Code.UNAVAILABLE.value[0], message="the server has no memory for the call now")
+        return _NO_MEMORY
     if type(error) not in _STATUSES:
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         message = "internal error; the server's log has the reason"
