@@ -195,6 +195,23 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+async def test_after_a_wake_that_found_no_memory_the_next_call_wakes_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox, system, done = LoopInbox.of_running_loop(), threads._SYSTEM, asyncio.Event()
+
+    class NoMemory:
+        @staticmethod
+        def write(*_: object) -> None:
+            raise MemoryError
+
+    monkeypatch.setattr(threads, "_SYSTEM", NoMemory)
+    with pytest.raises(MemoryError):
+        inbox.leave(done.set)
+    monkeypatch.setattr(threads, "_SYSTEM", system)
+    inbox.leave(done.set)
+    async with asyncio.timeout(60):
+        await done.wait()
+
+
 def test_a_closed_loop_gets_no_calls_and_its_inbox_goes_with_it(caplog: pytest.LogCaptureFixture) -> None:
     async def inbox() -> LoopInbox:
         return LoopInbox.of_running_loop()

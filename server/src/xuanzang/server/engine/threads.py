@@ -180,7 +180,12 @@ class LoopInbox:
         # Two threads may both write, which does no harm.
         if not self._woken:
             self._woken = True
-            _SYSTEM.write(self._write_end, b"\0", 1)
+            try:
+                _SYSTEM.write(self._write_end, b"\0", 1)
+            except MemoryError:
+                # Else nobody would wake the loop ever again.
+                self._woken = False
+                raise
 
     def _make_calls(self) -> None:
         _SYSTEM.read(self._read_end, _BUFFER, len(_BUFFER))
