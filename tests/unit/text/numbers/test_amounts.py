@@ -13,6 +13,8 @@ from xuanzang.text.numbers.amounts import MAX_CHARACTERS, in_chinese, in_english
         ("1,234万", "12.34 million"),
         ("20亿元", "2 billion yuan"),
         ("人民币20亿元", "2 billion yuan"),
+        ("一亿人民币", "100 million yuan"),
+        ("3斤", "3 jin"),
         ("¥20亿", "¥2 billion"),
         ("$42万", "$420,000"),
         ("100美元", "$100"),

@@ -10,6 +10,7 @@ from xuanzang.text.numbers.losses import lost_amounts, may_have_amounts, new_num
     [
         ("他出生于一九八五年。", "He was born in 19855.", "1985"),
         ("投资20亿元。", "An investment of 2 million yuan.", "2 billion yuan"),
+        ("投资20亿人民币。", "An investment of 2 billion yards.", "2 billion yuan"),
         ("我们花一万二千元买了这辆车。", "We bought this car for 12,000.", "12,000 yuan"),
         ("限速是一百二十公里。", "The limit is 12 kilometers.", "120"),
         ("20多万人", "over 2 million people", "200,000"),

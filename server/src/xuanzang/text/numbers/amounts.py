@@ -43,7 +43,7 @@ class _Unit(NamedTuple):
 
 _MONEY = (
     _Unit("美元 美金", "US dollars", "dollars USD"),
-    _Unit("元 圆 圓 块钱 塊錢 元人民币 元人民幣", "yuan", "RMB CNY"),
+    _Unit("元 圆 圓 块钱 塊錢 人民币 人民幣 元人民币 元人民幣", "yuan", "RMB CNY"),
     _Unit("欧元 歐元", "euros", "EUR"),
     _Unit("英镑 英鎊", "pounds", "GBP"),
     _Unit("日元 日圆 日圓", "yen", "JPY"),
@@ -60,6 +60,8 @@ _MEASURES = (
     _Unit("英里", "miles"),
     _Unit("公斤 千克", "kilograms", "kilos kg"),
     _Unit("克", "grams"),
+    # Half a kilogram, which a model takes for a whole one.
+    _Unit("斤", "jin"),
     _Unit("吨 噸", "tons", "tonnes"),
     _Unit("升", "liters", "litres"),
     _Unit("毫升", "milliliters", "millilitres ml"),
