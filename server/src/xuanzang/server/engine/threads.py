@@ -183,7 +183,7 @@ class LoopInbox:
             try:
                 _SYSTEM.write(self._write_end, b"\0", 1)
             except MemoryError:
-                # Else nobody would wake the loop ever again.
+                # Otherwise no later call would wake the loop.
                 self._woken = False
                 raise
 

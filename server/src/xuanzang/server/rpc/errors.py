@@ -116,10 +116,10 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
 
     They are INTERNAL, but for want of memory, which another server, or this one later, may have.
     """
-    if type(error) not in _STATUSES and is_want_of_memory(error):
-        _LOGGER.error("no memory for a call", exc_info=error, extra={"request_id": request_id})
-        return _NO_MEMORY
     if type(error) not in _STATUSES:
+        if is_want_of_memory(error):
+            _LOGGER.error("no memory for a call", exc_info=error, extra={"request_id": request_id})
+            return _NO_MEMORY
         _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         message = "internal error; the server's log has the reason"
         return status_pb2.Status(code=_Code.INTERNAL.value[0], message=message)

@@ -14,11 +14,12 @@ DIGITS = {character: value for value, character in enumerate("零一二三四五
 """Values of numerals."""
 _SMALL_UNITS = {"十": 10, "百": 100, "千": 1000}
 _GREAT_UNITS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_UNITS = _SMALL_UNITS | _GREAT_UNITS
-NUMERALS = f"{''.join(DIGITS)}{''.join(_UNITS)}"
-"""All numerals, and the units among them."""
-UNITS = "".join(_UNITS)
+VALUES_OF_UNITS = _SMALL_UNITS | _GREAT_UNITS
+"""Values of the units among the numerals."""
+UNITS = "".join(VALUES_OF_UNITS)
 """The units."""
+NUMERALS = f"{''.join(DIGITS)}{UNITS}"
+"""All numerals, and the units among them."""
 _GROUP = 10**4
 # Digits before units, as in 3亿5000万.
 _PART = re.compile(rf"([0-9]+(?:\.[0-9]+)?)([{UNITS}]+)")
@@ -27,13 +28,14 @@ _ONES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_VALUES = {word: value for value, word in enumerate(_ONES)} | {word: 10 * ten for ten, word in enumerate(_TENS, 2)}
+TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+"""English tens from twenty, ascending."""
+_VALUES = {word: value for value, word in enumerate(_ONES)} | {word: 10 * ten for ten, word in enumerate(TENS, 2)}
 _VALUES["a"] = 1
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 """English scales, ascending."""
 _ONE = "|".join(_ONES[1:10])
-_BELOW_HUNDRED = rf"(?:(?:{'|'.join(_TENS)})[- ](?:{_ONE})|{'|'.join((*_ONES[1:], *_TENS))})"
+_BELOW_HUNDRED = rf"(?:(?:{'|'.join(TENS)})[- ](?:{_ONE})|{'|'.join((*_ONES[1:], *TENS))})"
 _BELOW_THOUSAND = rf"(?:(?:{_ONE}|a) hundred(?:(?: and)? {_BELOW_HUNDRED})?|{_BELOW_HUNDRED})"
 _WORDS = re.compile(
     "".join(rf"(?:(?:{_BELOW_THOUSAND}|a) {scale}(?:,? (?!$)|$))?" for scale in reversed(SCALES))
@@ -59,7 +61,7 @@ def value_of_parts(text: str) -> Decimal | None:
     for part in parts:
         unit = Decimal(1)
         for character in part[2]:
-            unit *= _UNITS[character]
+            unit *= VALUES_OF_UNITS[character]
         if not 0 < Decimal(part[1]) * unit < last or (len(parts) > 1 and "." in part[1]):
             return None
         total, last = total + Decimal(part[1]) * unit, unit
@@ -181,4 +183,4 @@ def english_words(value: int) -> str:
     tens, ones = divmod(value, 10)
     if value < len(_ONES):
         return _ONES[value]
-    return _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")
+    return TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")

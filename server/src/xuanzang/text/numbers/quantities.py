@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from decimal import Decimal
 from math import prod
 
+from xuanzang.text.numbers.numerals import DIGITS, SCALES, TENS, VALUES_OF_UNITS
 from xuanzang.text.offsets import nfkc
 
-_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_NUMERALS = {numeral: value for value, numeral in enumerate("零一二三四五六七八九")}
-_NUMERALS |= {"〇": 0, "两": 2, "兩": 2, "俩": 2, "双": 2, "雙": 2}
+_NUMERALS = DIGITS | {"俩": 2, "双": 2, "雙": 2}
 _HALF = "半"
 _SMALL = (
     *("zero", "one first once a an single", "two second twice both pair couple double", "three third triple"),
@@ -19,12 +18,11 @@ _SMALL = (
     *("eleven eleventh", "twelve twelfth dozen noon midnight", "thirteen", "fourteen", "fifteen", "sixteen"),
     *("seventeen", "eighteen", "nineteen"),
 )
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _ENGLISH = {
     **{word: value for value, words in enumerate(_SMALL) for word in words.split()},
-    **{word: 10 * tens for tens, word in enumerate(_TENS, start=2)},
+    **{word: 10 * tens for tens, word in enumerate(TENS, start=2)},
     **{f"{words.split()[0]}th": value for value, words in enumerate(_SMALL) if words.endswith("teen")},
-    **{f"{word[:-1]}ieth": 10 * tens for tens, word in enumerate(_TENS, start=2)},
+    **{f"{word[:-1]}ieth": 10 * tens for tens, word in enumerate(TENS, start=2)},
 }
 MONTHS = {
     name: month
@@ -38,8 +36,7 @@ MONTHS = {
     for name in names.split()
 }
 """Numbers of months by their names in small letters, short ones too."""
-_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"k": 1000, "bn": 10**9, "dozen": 12}
+_SCALES = {"hundred": 100, **SCALES, "k": 1000, "bn": 10**9, "dozen": 12}
 # Words that stand for a number, but count nothing that follows.
 _SPANS = {"half": (Decimal("0.5"), Decimal(30)), "decade": (Decimal(10),), "century": (Decimal(100),)}
 THOUSANDFOLD = "(?:[米克瓦卡赫比帕焦伏欧歐牛兆安]|字节|字節)"
@@ -119,9 +116,9 @@ def _plain(text: str) -> str:
 def _value(found: re.Match[str]) -> Decimal:
     value = Decimal(found["digits"])
     for unit in found["units"] or "":
-        value *= _UNITS[unit]
+        value *= VALUES_OF_UNITS[unit]
     for digits, units in _PART.findall(found["more"] or ""):
-        value += Decimal(digits) * prod(_UNITS[unit] for unit in units)
+        value += Decimal(digits) * prod(VALUES_OF_UNITS[unit] for unit in units)
     return value * _SCALES.get((found["scale"] or "").lower(), 1)
 
 
@@ -130,11 +127,11 @@ def _chinese(run: str) -> Iterator[Decimal]:
     total = section = digit = Decimal()
     last = 0
     for character in run:
-        unit = _UNITS.get(character, 0)
+        unit = VALUES_OF_UNITS.get(character, 0)
         if character in _NUMERALS:
             digit = Decimal(_NUMERALS[character])
             yield digit
-        elif unit > _UNITS["千"]:
+        elif unit > VALUES_OF_UNITS["千"]:
             # 五千万 after 三亿 is added, 亿 after 万 multiplies.
             if 0 < unit < last:
                 total += (section + digit or Decimal(1)) * unit
