@@ -176,14 +176,14 @@ def test_no_call_is_lost_when_a_replica_gets_no_more_memory(replicas: tuple[Repl
     texts = [TEXT * (1 + number % 6) for number in range(150)]
     expected = translated([other.address], texts)
     limit_memory(poor.process.pid, spare_bytes=0)
-    # gRPC's core ends the process when it gets no memory, as the system would; what counts is that callers go on.
+    # The process ends, by itself or by gRPC's core; what counts is that callers go on.
     assert translated([poor.address, other.address], texts) == expected
     assert other.process.poll() is None
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of other processes are Linux's")
 @pytest.mark.parametrize("spare_mebibytes", [1, 4, 8, 12])
-def test_want_of_memory_is_no_fault_of_a_call(start: Callable[..., Replica], spare_mebibytes: int) -> None:
+def test_a_server_without_memory_ends_and_its_callers_know(start: Callable[..., Replica], spare_mebibytes: int) -> None:
     poor = start()
     poor.ready()
     with grpc.insecure_channel(poor.address) as channel, ThreadPoolExecutor(32) as pool:
@@ -200,8 +200,9 @@ def test_want_of_memory_is_no_fault_of_a_call(start: Callable[..., Replica], spa
 
         limit_memory(poor.process.pid, spare_bytes=spare_mebibytes * 2**20)
         codes = set(pool.map(code, range(150)))
-    # gRPC's core may end the process, or lose the end of a call, which then ends by its deadline.
-    assert codes.isdisjoint({grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNKNOWN})
+    assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+    # It ended, by itself or by gRPC's core, unless it has room for all calls.
+    assert codes == {grpc.StatusCode.OK} or poor.process.wait(timeout=TIMEOUT) != 0
 
 
 def translated(addresses: list[str], texts: list[str]) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
+from xuanzang.serving.memory import end_without_memory, watch_memory
+
 # Events of a call. A server at 13 times its capacity refuses calls twice as late if all bytes are read at once.
 _MAX_BYTES: Final = 4
 
@@ -31,7 +33,15 @@ class _WakeUps(socket.socket):
 
 
 class EventLoop(asyncio.SelectorEventLoop):
-    """A loop that reads several wake-ups at once from the socket of gRPC, the only one that `add_reader` gets."""
+    """A loop that reads several wake-ups at once from the socket of gRPC, the only one that `add_reader` gets.
+
+    An error of a callback ends a process without memory: the call that it was of would never end.
+    """
+
+    @override
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        end_without_memory()
+        super().call_exception_handler(context)
 
     @override
     def add_reader(self, fd: Any, callback: Callable[[*_Arguments], Any], *args: *_Arguments) -> None:
@@ -41,6 +51,11 @@ class EventLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine in such a loop until it ends, as `asyncio.run` does."""
+    """Run a coroutine in such a loop until it ends, as `asyncio.run` does; the process is the loop's from then on."""
+    watch_memory()
     with asyncio.Runner(loop_factory=EventLoop) as runner:
-        return runner.run(main)
+        try:
+            return runner.run(main)
+        except Exception:
+            end_without_memory()  # before the runner cancels the calls in progress
+            raise

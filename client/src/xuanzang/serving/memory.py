@@ -1,7 +1,19 @@
-"""Want of memory, whatever a library makes of it."""
+"""Want of memory: that of a call, which another server may have, and that of a process, which ends."""
 
 from __future__ import annotations
 
+import logging
+import mmap
+import os
+import sys
+import threading
+from typing import Any, Final
+
+_LOGGER = logging.getLogger(__name__)
+EXIT_STATUS: Final = 71
+"""Status of a process that ended because it got no memory: EX_OSERR of `sysexits.h`."""
+# A process that gets less is at its end; the kernel reserves them without giving them.
+_LEAST_BYTES = 32 * 2**20
 # Sought without a regular expression, which would need memory.
 _WORDS = (
     "alloc",  # protobuf: "Arena alloc failed", onnxruntime: "Failed to allocate memory", C++: "bad_alloc"
@@ -23,3 +35,33 @@ def is_want_of_memory(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
+
+
+def end_without_memory() -> None:
+    """End the process at once if it gets no memory; call it at any error that nothing expects.
+
+    Without memory an error may say anything, and the ends of calls get lost. Callers of a process that has ended know
+    it at once, and call another.
+    """
+    try:
+        mmap.mmap(-1, _LEAST_BYTES).close()  # what the heap still has is one thread's, not another's
+    except (MemoryError, OSError):
+        try:
+            _LOGGER.critical("no memory is left, so the process ends", extra={"wanted_bytes": _LEAST_BYTES})
+        finally:
+            os._exit(EXIT_STATUS)
+
+
+def watch_memory() -> None:
+    """Look at errors that only interpreter and threads report, as `end_without_memory` does."""
+    report_unraisable, report_thread = sys.unraisablehook, threading.excepthook
+
+    def unraisable(unraised: Any) -> None:
+        end_without_memory()
+        report_unraisable(unraised)
+
+    def ended_thread(ended: Any) -> None:
+        end_without_memory()
+        report_thread(ended)
+
+    sys.unraisablehook, threading.excepthook = unraisable, ended_thread

@@ -32,7 +32,7 @@ from xuanzang.gateway.limits import SharedLimit, SharedLimits
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 from xuanzang.serving.fair_start import FairStart
-from xuanzang.serving.memory import is_want_of_memory
+from xuanzang.serving.memory import end_without_memory, is_want_of_memory
 from xuanzang.serving.networks import network_of
 
 Result = TypeVar("Result")
@@ -51,6 +51,7 @@ _NO_MEMORY = Fault(
 
 def fault_of_failure(error: Exception, *, request_id: str) -> Fault:
     """Log an error that no handler expects, and return what its caller is told."""
+    end_without_memory()
     # Without the error's message, which may quote the caller's text.
     facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
     _LOGGER.error("a handler failed", extra={**facts, "request_id": request_id})

@@ -23,7 +23,7 @@ from xuanzang.server.access.errors import (
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.server.observation.rpc_log import Reason
-from xuanzang.serving.memory import is_want_of_memory
+from xuanzang.serving.memory import end_without_memory, is_want_of_memory
 from xuanzang.translation.v1 import status_pb2
 
 _LOGGER = logging.getLogger(__name__)
@@ -117,6 +117,7 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
     They are INTERNAL, but for want of memory, which another server, or this one later, may have.
     """
     if type(error) not in _STATUSES:
+        end_without_memory()
         if is_want_of_memory(error):
             _LOGGER.error("no memory for a call", exc_info=error, extra={"request_id": request_id})
             return _NO_MEMORY

@@ -20,6 +20,7 @@ from typing_extensions import override
 from xuanzang.server.observation.callers import Sender, sender_of
 from xuanzang.server.rpc.errors import Refusal
 from xuanzang.serving.fair_start import FairStart
+from xuanzang.serving.memory import end_without_memory
 
 _LOGGER = logging.getLogger(__name__)
 SUPPORTED_GRPC: Final = "1.85"
@@ -87,6 +88,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         try:
             return self._begin_one(path, call, context, sender)
         except Exception as error:  # noqa: BLE001 - it is reported
+            end_without_memory()
             self._report(error)
             return True
 
@@ -102,7 +104,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
             answering = cygrpc._finish_handler_with_stream_responses(*handler, self._loop)
         else:
             answering = cygrpc._finish_handler_with_unary_response(*handler, begun.encode, self._loop)
-        task = self._loop.create_task(cygrpc._handle_exceptions(call, answering, self._loop, path))
+        task = self._loop.create_task(cygrpc._handle_exceptions(call, _watched(answering), self._loop, path))
         task.add_done_callback(partial(self._ended, sender.network, context))
         # Waits for the caller's end without a task, as `_refuse` does, and holds the task until then.
         _go_on(cygrpc._handle_cancellation_from_core(task, call, self._loop))
@@ -153,6 +155,15 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
         except Exception:
             if not self.ended.done():
                 raise  # otherwise it is that of the serving loop, which has been reported
+
+
+async def _watched(answering: Coroutine[Any, Any, None]) -> None:
+    """Answer an RPC; what fails for want of memory beyond its handler's end would leave it without the right status."""
+    try:
+        await answering
+    except (MemoryError, SystemError):
+        end_without_memory()
+        raise
 
 
 def _go_on(sending: Coroutine[Any, Any, None], _: asyncio.Future[None] | None = None) -> None:
