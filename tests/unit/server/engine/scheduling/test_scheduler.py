@@ -264,15 +264,15 @@ async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queu
 
 async def test_an_rpc_is_refused_unread_only_if_nothing_could_be_begun_in_time(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
-    queue.work(50, seconds=1.0)
+    queue.work(50, seconds=100.0)
     queue.submit(50)
     assert queue.take() == [50]
-    # 100 tokens take a second. Like the last one it would not be done in time, but a part may be enough.
-    soon = time.monotonic() + 0.9
+    # 100 tokens take 100 seconds. Like the last one it would not be done in time, but a part may be enough.
+    soon = time.monotonic() + 90
     assert [queue.admits(100, deadline=soon, accepts_part=part) for part in (False, True)] == [False, True]
-    assert queue.has_time(0.9)
+    assert queue.has_time(90)
     queue.submit(50)
-    assert (queue.has_time(2.0), queue.has_time(0.9)) == (True, False)
+    assert (queue.has_time(200), queue.has_time(90)) == (True, False)
 
 
 async def test_an_unread_rpc_is_taken_to_be_as_small_as_any_of_the_last_requests(make_queue: MakeQueue) -> None:
