@@ -67,6 +67,10 @@ class RunningServer:
         """Fetch the metrics."""
         return Scrape(await asyncio.to_thread(_get, self.metrics_url))
 
+    async def until_metric(self, name: str) -> None:
+        """Fetch the metrics until one is not 0."""
+        await _until_metric(self.metrics_url, name)
+
 
 class Scrape:
     """Samples of one fetch of the metrics."""
@@ -122,9 +126,7 @@ class ServerProcess:
 
     async def until_metric(self, name: str) -> None:
         """Fetch the metrics until one is not 0."""
-        url = f"http://{LOOPBACK}:{self.logged('listening')[0]['metrics_port']}/metrics"
-        while Scrape(await asyncio.to_thread(_get, url)).value(name) == 0:
-            assert self.process.returncode is None
+        await _until_metric(f"http://{LOOPBACK}:{self.logged('listening')[0]['metrics_port']}/metrics", name)
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, read the rest of the log and return the exit status."""
@@ -242,6 +244,12 @@ def start_process(tiny_bundle_repository: Path, provider: str) -> StartProcess:
                 await process.wait()
 
     return start
+
+
+async def _until_metric(url: str, name: str) -> None:
+    async with asyncio.timeout(60):
+        while Scrape(await asyncio.to_thread(_get, url)).value(name) == 0:
+            pass
 
 
 def _get(url: str) -> str:

@@ -108,7 +108,7 @@ async def test_the_client_retries_after_the_delay_of_the_server(start_server: An
 async def test_a_server_that_is_still_loading_is_unavailable(start_server: Any) -> None:
     async with start_server(load=False) as running, AsyncTranslationClient(running.address) as client:
         with pytest.raises(ServerUnavailableError) as caught:
-            await client.translate_one("你好。", timeout=1)
+            await client.translate_one("你好。", timeout=3)
         assert caught.value.code is StatusCode.UNAVAILABLE
         await running.server.load()
         assert (await client.translate_one("你好。")).model == "tiny"

@@ -46,16 +46,20 @@ async def callers(address: str) -> AsyncIterator[Repeat]:
         await process.wait()
 
 
+async def collect() -> None:
+    for _ in range(_ROUNDS):
+        gc.collect()
+        await asyncio.sleep(0)
+
+
 async def garbage(work: Awaitable[None]) -> list[Any]:
     """Return what can only be found by the collector after some work."""
-    gc.collect()
     gc.disable()
     try:
+        await collect()
         await work
         gc.set_debug(gc.DEBUG_SAVEALL)
-        for _ in range(_ROUNDS):
-            gc.collect()
-            await asyncio.sleep(0)
+        await collect()
         return list(gc.garbage)
     finally:
         gc.set_debug(0)

@@ -125,12 +125,9 @@ async def test_a_caller_that_hangs_up_ends_the_work(gateway: RunningGateway, run
     head = f"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
-    while (await running.scrape()).value("nmt_requests_running") == 0:
-        assert running.server
+    await running.until_metric("nmt_requests_running")
     writer.close()
     await writer.wait_closed()
-    while (await running.scrape()).value("nmt_requests_running") > 0:
-        assert running.server
     await running.server.rpc.join()
     handled = (await running.scrape()).since(before)
     assert handled.value("grpc_server_handled_total", grpc_code="CANCELLED", grpc_method="TranslateText") == 1

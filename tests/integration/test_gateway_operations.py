@@ -125,8 +125,7 @@ async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(
     async with gateway_process(f"--server={running.address}") as (process, gateway):
         body = ASK | {"texts": [*ASK["texts"]] * 40, "options": LONG}
         answering = asyncio.create_task(gateway.post("/v1/translate?note=secret", json=body))
-        while (await running.scrape()).value("nmt_requests_running") == 0:
-            assert process.returncode is None
+        await running.until_metric("nmt_requests_running")
         process.send_signal(ending)
         assert process.stderr is not None
         log = (await process.stderr.read()).decode()

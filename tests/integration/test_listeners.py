@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,9 @@ async def test_a_server_that_has_lost_a_worker_stops_serving_and_ends(
         watching = asyncio.create_task(watch())
         with pytest.raises(BrokenServerError, match="a worker"):
             await server.run()
-        watching.cancel()
+        # The end of the server ends the watch, after what it was told.
+        async with asyncio.timeout(60):
+            with suppress(grpc.aio.AioRpcError):
+                await watching
     serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
     assert [status for status in statuses if status in (serving, not_serving)][-2:] == [serving, not_serving]

@@ -75,7 +75,7 @@ async def test_the_fault_of_a_load_is_listed_and_leaves_other_models_alone(
     ):
         (repository / "second" / "1" / "weights.bin").unlink()
         with pytest.raises(ServerUnavailableError, match=r"second/1 cannot be loaded: .*weights\.bin") as refused:
-            await client.translate_one("hello", model="second", timeout=2)
+            await client.translate_one("hello", model="second", timeout=5)
         assert str(repository) not in str(refused.value)
         await client.translate_one("hello", model="third")
         assert (await gateway.get("/health")).json["models"] == {"loaded": 1, "failing": 1, "on_demand": 1}

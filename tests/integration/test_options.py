@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-import time
 from typing import Any
 
 import pytest
@@ -132,21 +131,22 @@ async def test_what_is_not_in_effect_or_only_shown_changes_no_translation(client
 async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslationClient, running: Any) -> None:
     long: Any = {"beam_size": 16, "min_target_length": 250, "max_target_length": 254, "partial_on_deadline": True}
     before = await running.scrape()
-    started = time.perf_counter()
     # Long enough that so many tokens may be forced.
     text = "，".join([TEXT.rstrip("。")] * 20)
     whole = await client.translate_one(text, timeout=600, **long)
-    seconds = time.perf_counter() - started
     reasons = {whole.hypotheses[0].finish_reason}
-    # One of these times lies between none and enough, whatever else the machine is doing.
-    for share in (0.3, 0.5, 0.7, 0.9) * 10:
+    # A time between none and enough is found, whatever else the machine is doing.
+    seconds = 1.0
+    for _ in range(40):
         try:
-            partial = await client.translate_one(text, timeout=share * seconds, **long)
+            partial = await client.translate_one(text, timeout=seconds, **long)
         except DeadlineExceededError:
+            seconds *= 1.3
             continue
         reasons.add(partial.hypotheses[0].finish_reason)
         if partial.hypotheses[0].finish_reason is FinishReason.DEADLINE:
             break
+        seconds *= 0.7
     assert FinishReason.DEADLINE in reasons
     assert 0 < partial.hypotheses[0].token_count < whole.hypotheses[0].token_count
     scrape = (await running.scrape()).since(before)
@@ -162,8 +162,7 @@ async def test_a_single_text_does_not_wait_for_the_texts_of_another_caller(runni
         calls = [
             asyncio.ensure_future(many.translate(SENTENCES * 20, min_target_length=40, timeout=600)) for _ in range(3)
         ]
-        while (await running.scrape()).value("nmt_requests_running") == 0:
-            pass
+        await running.until_metric("nmt_requests_running")
         await one.translate_one("你好。", timeout=600)
         assert not any(call.done() for call in calls)
         assert [len(translations) for translations in await asyncio.gather(*calls)] == [80] * 3
