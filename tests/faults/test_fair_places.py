@@ -71,22 +71,22 @@ async def _attacking(port: int, request: pb.TranslateTextRequest) -> AsyncIterat
 
 
 @pytest.mark.slow
-async def test_single_sentences_get_their_place_beside_a_caller_who_takes_all_it_may(attack: Any) -> None:
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_single_sentences_get_their_place_beside_a_caller_who_takes_all_it_may(attack: Any, name: str) -> None:
     single = _request([CAT], Options(max_target_length=8), return_provenance=True)
     async with attack() as server:
-        for name, (texts, options) in ATTACKS.items():
-            async with _attacking(server.port, _request(texts, options)) as (codes, seconds):
-                deadline = max(DEADLINE, 2 * seconds)
-                answers = [
-                    await server.stub.TranslateText(single, timeout=deadline, metadata=(("x-client-id", "single"),))
-                    for _ in range(CALLS)
-                ]
-            for answer in answers:
-                [sentence] = answer.translations[0].provenance.sentences
-                # Of the other caller its steps have no more sentences than make none of them long.
-                assert sentence.batch_sentences <= 5, name
-            assert codes.keys() <= {"OK", "RESOURCE_EXHAUSTED"}, name
-            for reason in ("deadline", "queue_timeout"):
-                value = await asyncio.to_thread(server.value, "nmt_request_failures_total", reason=reason)
-                assert value == 0, (name, reason)
-            await server.check()
+        async with _attacking(server.port, _request(*ATTACKS[name])) as (codes, seconds):
+            deadline = max(DEADLINE, 2 * seconds)
+            answers = [
+                await server.stub.TranslateText(single, timeout=deadline, metadata=(("x-client-id", "single"),))
+                for _ in range(CALLS)
+            ]
+        for answer in answers:
+            [sentence] = answer.translations[0].provenance.sentences
+            # Of the other caller its steps have no more sentences than make none of them long.
+            assert sentence.batch_sentences <= 5
+        assert codes.keys() <= {"OK", "RESOURCE_EXHAUSTED"}
+        for reason in ("deadline", "queue_timeout"):
+            value = await asyncio.to_thread(server.value, "nmt_request_failures_total", reason=reason)
+            assert value == 0, reason
+        await server.check()
