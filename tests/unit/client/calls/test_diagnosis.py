@@ -95,8 +95,9 @@ def refusing_tls_port(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let calls that no server has ever answered give up sooner than after three seconds."""
+    """Let calls that no server has ever answered give up sooner than after three seconds, but look at it in peace."""
     monkeypatch.setattr("xuanzang.client._reliability.first_contact._LIMIT_SECONDS", 0.3)
+    monkeypatch.setattr("xuanzang.client._calls.diagnosis._SECONDS", 10.0)
 
 
 def refusal(client_type: type[Client], address: Any, tls: TLSConfig | None = None) -> str:
@@ -202,4 +203,4 @@ def test_the_client_certificate_is_sent_to_a_server_that_requires_one(client_typ
     tls = TLSConfig(root_certificates=PEM, certificate_chain=chain, private_key=key)
     assert client_type(address, tls=tls).translate_one("a").text == "A"
     with pytest.raises(ServerUnavailableError):
-        client_type(address, tls=TRUSTING).translate_one("a", timeout=1)
+        client_type(address, tls=TRUSTING).translate_one("a", timeout=3)
