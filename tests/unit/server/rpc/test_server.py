@@ -69,7 +69,7 @@ async def test_a_message_over_the_limit_is_refused(serve: Any) -> None:
 
 
 async def test_an_old_connection_is_closed_once_its_rpcs_are_done(serve: Any) -> None:
-    async with serve(connection_age_seconds=1) as served:
+    async with serve(connection_age_seconds=2) as served:
         held = served.engine.hold("a")
         call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
         await served.engine.until(served.engine.running, {"a"})

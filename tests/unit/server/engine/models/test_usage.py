@@ -145,7 +145,11 @@ async def test_models_that_are_always_in_use_take_turns(some: Any, monkeypatch: 
     assert {0, 1} <= set(some.loads)
 
 
-async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again(some: Any) -> None:
+async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again(
+    some: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_module, "_FIRST_BACK_OFF_SECONDS", 30.0)
+
     def fails(model: LoadedModel) -> LoadedModel:
         raise MemoryError
 
@@ -164,7 +168,7 @@ async def test_a_failed_load_is_the_error_of_those_who_waited_and_is_tried_again
     some.outcome = some.loaded
     with pytest.raises(ModelLoadError) as later:
         await some.call(0)
-    assert 0 < later.value.retry_after_seconds <= 0.5
+    assert 0 < later.value.retry_after_seconds <= 30
     assert some.loads == []
     assert some.sample("nmt_model_ready", model="small", version="1") == 0
     some.usage._history.clear()
