@@ -161,6 +161,7 @@ def test_blocks_and_line_breaks_end_sentences() -> None:
         ("a   b", [("   ", Role.BREAK)]),
         ("5\u00a0kg", [("\u00a0", Role.SPACE)]),
         ("a\u3000b", [("\u3000", Role.BREAK)]),
+        ("| a | b|c || d |\n", [("|", Role.BREAK)] * 3),
         ("\ufeffa\u200bb\u200e", [("\ufeff", Role.POINT), ("\u200b", Role.POINT), ("\u200e", Role.POINT)]),
         ("I ❤\ufe0f you", [("❤\ufe0f", Role.POINT)]),
         ("\u0915\u094d\u200d\u0937 \u0645\u06cc\u200c\u062e a", []),

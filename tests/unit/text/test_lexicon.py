@@ -16,6 +16,7 @@ TO_ENGLISH = Lexicon({"你好": "Hello", "猫": "cat"}, writes_chinese=False)
         ("hello", "你好"),
         (" HELLO ", "你好"),
         ("hello!", "你好！"),
+        ("HELLO?!!", "你好？！！"),
         ("Hello ?", "你好？"),
         ("Hello.", "你好。"),
         ("Ｈｅｌｌｏ！", "你好！"),
@@ -41,7 +42,7 @@ def test_a_word_stays_small_until_a_mark_makes_it_a_sentence() -> None:
 
 @pytest.mark.parametrize(
     "sentence",
-    ["", " ", "!", "Hello you", "Hello!!", "(Hello", "((Hello))", "()", "Hello,", "Hell", "hello " * 10_000, "！"],
+    ["", " ", "!", "Hello you", "Hello..", "(Hello", "((Hello))", "()", "Hello,", "Hell", "hello " * 10_000, "！"],
 )
 def test_any_other_sentence_is_left_to_the_model(sentence: str) -> None:
     assert TO_CHINESE.translation(sentence) is None

@@ -14,6 +14,7 @@ from xuanzang.text.sentences import (
     is_copied,
     is_forced_cut,
     is_plain,
+    lowered,
     seen_text,
     split_at_pauses,
     split_long_sentence,
@@ -138,6 +139,18 @@ def test_a_sentence_translated_to_nothing_adds_no_space() -> None:
 def test_what_extends_a_piece_is_joined_to_it_and_decides_what_follows() -> None:
     joiner = Joiner(spaced=True)
     assert joiner.add("A") + joiner.extend(" b. ") + joiner.extend("") + joiner.add("C") == "A b. C"
+
+
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [
+        ("PLEASE DO NOT ENTER!", "Please do not enter!"),
+        ("“I’M IN ROOM B12 WITH A FRIEND, AND I WAIT.”", "“I’m in room B12 with a friend, and I wait.”"),
+        *((text, text) for text in ("", "JOHN SMITH", "USB, HDMI, VGA", "SELECT NAME FROM USERS WHERE ID_1 = 2;")),
+    ],
+)
+def test_sentences_in_capitals_are_read_in_small_letters(text: str, small: str) -> None:
+    assert lowered(text) == small
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from xuanzang.text.sentences import (
     is_copied,
     is_forced_cut,
     is_plain,
+    lowered,
     seen_text,
     split_around_words,
     split_at_pauses,
@@ -164,6 +165,8 @@ class TextCodec:
         return [*self._before, *self.source.encode(self._normalized(seen)), *self._after]
 
     def _normalized(self, sentence: str) -> str:
+        if self.source_language == "en" and sentence.isupper():
+            sentence = lowered(sentence)
         if self._punctuation:
             return self._punctuation.normalize(sentence)
         return nfkc(sentence) if self._normalization == "nfkc" else sentence

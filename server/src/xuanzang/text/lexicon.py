@@ -83,12 +83,14 @@ class Lexicon:
             return short
         words = text.rstrip(".。!?").rstrip()
         target = self._targets.get(words) or self._folded.get(words.casefold()) or self._by_rule(words)
-        mark = self._marks.get(text[len(words) :].strip())
-        if target is None or mark is None:
+        end = text[len(words) :].strip()
+        # Several marks are each written, as in "Sorry!!"; several points are a pause.
+        marks = [self._marks.get(each) for each in (end if "!" in end or "?" in end else [end])]
+        if target is None or None in marks:
             return None
-        if mark and self._marks is _WESTERN_MARKS:
+        if end and self._marks is _WESTERN_MARKS:
             target = target[:1].upper() + target[1:]
-        return target + mark
+        return target + "".join(map(str, marks))
 
     def _by_rule(self, words: str) -> str | None:
         """Return a date, an amount or the name of a product in the other language; None for any other words."""

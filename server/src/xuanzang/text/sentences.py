@@ -61,6 +61,10 @@ _PLAIN = re.compile(
     r"(?=(?:\S+ )?[A-Za-z]+[ ,.!?])[A-Za-z][A-Za-z0-9,'-]*(?: [A-Za-z0-9,'-]+)*[.!?]?"
     r"|[A-Za-z0-9]*[\u4e00-\u9fff][A-Za-z0-9\u4e00-\u9fff，、]*[。！？]?"
 )
+# A word in capitals, and what only programs write between such words.
+_CAPITALS = re.compile(r"(?<![A-Z0-9])[A-Z]++(?:['’][A-Z]++)*+(?![0-9])")
+_CODE = re.compile(r"[_={}<>*;\\]")
+_FEW_WORDS, _LONG_WORD = 3, 5
 # A character has fewer marks in every script; text made to have more is cut among them.
 _MAX_COMBINING_MARKS = 16
 
@@ -68,6 +72,26 @@ _MAX_COMBINING_MARKS = 16
 def is_plain(text: str) -> bool:
     """Return whether a text is one sentence of ordinary words, as most are: nothing of it is copied or carried."""
     return _PLAIN.fullmatch(text) is not None
+
+
+def lowered(sentence: str) -> str:
+    """Return an English sentence in capitals in the letters that a model knows it in, as many of them.
+
+    Names and abbreviations such as USB stay if they are all of it: two words, or none of five letters.
+    """
+    words = list(_CAPITALS.finditer(sentence))
+    if len(words) < _FEW_WORDS or max(len(word[0]) for word in words) < _LONG_WORD or _CODE.search(sentence):
+        return sentence
+    small = _CAPITALS.sub(_lowered_word, sentence)
+    start = words[0].start()
+    return f"{small[:start]}{sentence[start]}{small[start + 1 :]}"
+
+
+def _lowered_word(word: re.Match[str]) -> str:
+    """Return a word in small letters: not "I", nor other letters that stand alone."""
+    first, rest = word[0][0], word[0][1:].lower()
+    is_kept = first != "A" if not rest else first == "I" and not rest[0].isalpha()
+    return (first if is_kept else first.lower()) + rest
 
 
 def is_copied(seen: str) -> bool:

@@ -68,6 +68,8 @@ _BLANKS = re.compile(
     f"|(?P<sign>{_SIGN})"
     f"|(?P<point>[{_INVISIBLE}]+|(?<![{_JOINED}\ufe0f])[{_JOINERS}]+(?![{_JOINED}]))"
 )
+# Between the cells of a table, or the parts of a title.
+_BAR = re.compile(r"(?<!\S)\|(?!\S)")
 _BRACKET_KINDS = frozenset(("Ps", "Pe", "Pi", "Pf"))
 _ZERO, _KNOWN_ZERO = "〇", "零"
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -77,14 +79,15 @@ _ENDS = ("", *".!?;。！？；…”’\"')]")
 
 
 def has_blanks(text: str) -> bool:
-    """Return whether a text may have white space that is more than a space, invisible characters, or symbols."""
-    return "  " in text or _ODD.search(text) is not None
+    """Return whether a text may have white space that is more than a space, invisible characters, symbols, or bars."""
+    return "  " in text or "|" in text or _ODD.search(text) is not None
 
 
 def blanks(text: str) -> Iterator[Found]:
     """Find them within the sentences of a text; between sentences white space stays anyway."""
     if not has_blanks(text):
         return
+    yield from (Found(*bar.span(), Role.BREAK) for bar in _BAR.finditer(text))
     start = 0
     for part in split_sentences(text):
         if not is_copied(part):
