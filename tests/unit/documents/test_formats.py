@@ -269,6 +269,18 @@ def test_xliff_fills_empty_targets_around_inline_elements() -> None:
     assert "<target><![CDATA[<b]]]]><![CDATA[>]]></target>" in result
 
 
+def test_xliff_fills_targets_that_have_only_empty_segments() -> None:
+    segment = '<mrk mtype="seg" mid="{}">{}</mrk>'.format
+    source = f"<seg-source>{segment(0, 'a')} {segment(1, 'b')}</seg-source>"
+    units = (
+        f"<trans-unit><source>a b</source>{source}<target>{target}</target></trans-unit>"
+        for target in (f"{segment(0, '')} <mrk mtype='seg' mid='1'/>", f"{segment(0, 'x')} {segment(1, '')}")
+    )
+    result = translated(".xlf", f"<xliff version='1.2'>{''.join(units)}</xliff>").decode()
+    assert f"<target>{segment(0, 'A')} {segment(1, 'B')}</target>" in result
+    assert f"<target>{segment(0, 'x')} {segment(1, '')}</target>" in result
+
+
 def test_word_joins_pieces_of_the_same_looks() -> None:
     assert texts(".docx", word(WORD)) == ['Hello <g id="1">big</g>', "a &amp; b"]
     body = word_body(translated(".docx", word(WORD), lambda text: f"<{text}>"))

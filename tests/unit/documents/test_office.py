@@ -192,8 +192,8 @@ def workbook(strings: str, **parts: str) -> bytes:
 
 def test_a_workbook_gives_its_strings_and_no_formulas_or_values() -> None:
     sheet = (
-        "<sheetData><row><c t='s'><v>0</v></c><c><f>A1&amp;\"x\"</f><v>stays</v></c><c t='str'><v>stays</v></c>"
-        "<c t='inlineStr'><is><t>inline</t></is></c></row></sheetData>"
+        "<sheetData><row><c t='s'><v>0</v></c><c><f>A1&amp;\"x\"</f><v>stays</v></c>"
+        "<c t='str'><f>A1</f><v>stays</v></c><c t='inlineStr'><is><t>inline</t></is></c></row></sheetData>"
     )
     strings = (
         "<si><t>one\ntwo _x000D_ three</t></si>"
@@ -214,6 +214,18 @@ def test_a_workbook_gives_its_strings_and_no_formulas_or_values() -> None:
     assert "<t>C_x005F_x0041_</t>" in part(translated(".xlsx", workbook("<si><t>c_x005F_x0041_</t></si>")), "xl/t.xml")
     escaped = read(".xlsx", workbook("<si><t>a</t></si>")).render({"a": "_x0041_"})
     assert "<t>_x005F_x0041_</t>" in part(escaped, "xl/t.xml")
+
+
+def test_strings_of_cells_are_translated_unless_an_array_formula_gives_them() -> None:
+    plain = "<row><c r='A1' t='str' s='1'><v>\nplain</v></c><c r='B1' t='e'><v>#NAME</v></c></row>"
+    raw = workbook("", worksheet=f"<sheetData>{plain}</sheetData>")
+    changed = part(translated(".xlsx", raw), "xl/s.xml")
+    assert '<c r="A1" t="str" s="1"><v xml:space="preserve">\nPLAIN</v></c>' in changed
+    assert "#NAME" in changed
+    array = (
+        "<row><c r='A2' t='str'><f t='array' ref='A2:A3'>A8:A9</f><v>a</v></c></row><row><c t='str'><v>b</v></c></row>"
+    )
+    assert texts(".xlsx", workbook("", worksheet=f"<sheetData>{plain}{array}</sheetData>")) == ["plain"]
 
 
 def test_cells_by_which_a_workbook_finds_others_stay() -> None:

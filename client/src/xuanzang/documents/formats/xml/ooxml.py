@@ -60,10 +60,10 @@ _RANGES = (
 )
 VOCABULARY = Vocabulary(
     prefixes=_PREFIXES,
-    paragraphs=frozenset(("w:p", "a:p", "x:si", "x:is", "x:text", "p:cm", "xltc:threadedComment")),
+    paragraphs=frozenset(("w:p", "a:p", "x:si", "x:is", "x:c", "x:text", "p:cm", "xltc:threadedComment")),
     roles={
         **_named(Role.RUN, "w:r a:r x:r"),
-        **_named(Role.TEXT, "w:t a:t x:t p:text xltc:text"),
+        **_named(Role.TEXT, "w:t a:t x:t x:v p:text xltc:text"),
         **_named(Role.INLINE, "w:hyperlink w:ins w:moveTo w:smartTag w:customXml w:sdt w:fldSimple w:dir w:bdo w:ruby"),
         **_named(Role.HEAD, "w:pPr w:rPr w:smartTagPr w:customXmlPr a:pPr a:rPr x:rPr"),
         **_named(Role.HYPHEN, "w:noBreakHyphen"),
@@ -216,8 +216,10 @@ def _root(name: str, archive: Archive, depth: int) -> Element:
 
 
 def _stays(element: Element) -> bool:
-    """Return whether an element is a placeholder of a layout, whose text is a prompt, or names an AutoText."""
+    """Return whether an element is a cell without a string of its own, a prompt of a layout, or names an AutoText."""
     name = VOCABULARY.name(element)
+    if name == "x:c":
+        return element.get("t") not in ("inlineStr", "str") or element.find("{*}f") is not None
     if name in ("w:helpText", "w:statusText"):
         return VOCABULARY.attribute(element, "w:type") == "autoText"
     if name != "p:sp" or VOCABULARY.name(element.getroottree().getroot()) not in _LAYOUTS:

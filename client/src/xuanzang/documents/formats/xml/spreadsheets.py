@@ -87,10 +87,15 @@ def _plain(criterion: str) -> str:
 
 def _found(root: Element) -> Iterator[tuple[str, bool]]:
     """Yield texts that are looked up, and whether they may be parts of other texts."""
+    has_results = False
+    """True behind a formula whose results are also in other cells."""
     for element in root.iter(etree.Element):
         local = etree.QName(element).localname
         if local in _FORMULAS:
             yield from _literals(element.text or "")
+            has_results = has_results or element.get("t") in ("array", "dataTable")
+        if has_results and local == "c" and element.get("t") == "str":
+            yield element.findtext("{*}v") or "", False
         for key, value in element.attrib.items():
             name = key.rpartition("}")[2]
             if name in _NAMES.get(local, ()):

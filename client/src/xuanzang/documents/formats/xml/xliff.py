@@ -152,7 +152,8 @@ class _Reader:
         states = {self._tokens[index].attributes.get("state") for index in (element.start, target[0])}
         if not states.isdisjoint(_UNFINISHED):
             return True
-        return all(token.is_text and not token.raw.strip() for token in self._tokens[target[0] + 1 : target[1]])
+        content = self._tokens[target[0] + 1 : target[1]]
+        return all(token.name == "mrk" or (token.is_text and not token.raw.strip()) for token in content)
 
     def _place(self, element: _Element, target: tuple[int, int] | None) -> tuple[int, int, str, str]:
         """Return the span from the unit's tag to its target, and the text around the translation."""
