@@ -465,6 +465,19 @@ def test_choices_of_a_list_in_word_are_translated_like_the_chosen_one() -> None:
     assert body.count("ONE WAY") == 2
 
 
+def test_word_refills_no_translated_control_with_the_source() -> None:
+    def control(content: str) -> str:
+        properties = "<w:sdtPr><w:alias w:val='Title'/><w:dataBinding w:xpath='/a'/></w:sdtPr>"
+        return f"<w:sdt>{properties}<w:sdtContent>{content}</w:sdtContent></w:sdt>"
+
+    paragraphs = control(f"<w:p>{R.format('a title')}</w:p>"), f"<w:p>{control(R.format('in a line'))}</w:p>"
+    source = word("".join((*paragraphs, control(f"<w:p>{R.format('2026')}</w:p>"))))
+    body = word_body(translated(".docx", source))
+    assert ("A TITLE" in body, "IN A LINE" in body, body.count("<w:alias")) == (True, True, 3)
+    assert body.count("<w:dataBinding") == 1  # of the number, which stays
+    assert translated(".docx", source, str) == source
+
+
 def test_prompts_of_a_presentation_stay() -> None:
     frame = "<d:frame p:placeholder='true'><t:p>prompt</t:p></d:frame>"
     source = open_document("presentation", f"{frame}<t:p>shown</t:p>")

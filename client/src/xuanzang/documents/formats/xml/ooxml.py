@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
+from lxml import etree
+
 from xuanzang.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.documents.formats.archive import Archive, ArchiveDocument
 from xuanzang.documents.formats.xml.parts import PartSettings, XmlPart
@@ -163,6 +165,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
         vocabulary=kind.vocabulary,
         depth=depth,
         stays=_stays,
+        release=_release,
         kept=kept_texts(_root(name, archive, depth) for name in names) if kind.root == "x:workbook" else NO_TEXTS,
     )
     return ArchiveDocument(archive, {name: XmlPart(name, archive.files[name], part_settings) for name in names})
@@ -225,3 +228,10 @@ def _stays(element: Element) -> bool:
     if name != "p:sp" or VOCABULARY.name(element.getroottree().getroot()) not in _LAYOUTS:
         return False
     return element.find("{*}nvSpPr/{*}nvPr/{*}ph") is not None
+
+
+def _release(element: Element) -> None:
+    """Free content controls from the properties and data that Word would fill them with again as it opens the file."""
+    for control in (*element.iterancestors("{*}sdt"), *element.iter("{*}sdt")):
+        for properties in control.findall("{*}sdtPr"):
+            etree.strip_elements(properties, "{*}dataBinding", with_tail=False)

@@ -32,7 +32,7 @@ class Paragraph:
 
     def __init__(self, vocabulary: Vocabulary, element: Element, kept: KeptTexts) -> None:
         self._vocabulary = vocabulary
-        self._element = element
+        self.element = element
         self._parts = list(_parts(flattened(vocabulary, element), kept))
         self.has_texts = any(isinstance(part, _Text) for part in self._parts)
         """True if there is a text to translate."""
@@ -53,7 +53,7 @@ class Paragraph:
         if longest and sum(map(len, found)) > longest:
             self.unwritten = tuple(self.texts())
             return False
-        writer = _Writer(self._vocabulary, self._element)
+        writer = _Writer(self._vocabulary, self.element)
         for part, text, is_changed in zip(self._parts, found, changed, strict=True):
             if isinstance(part, Item):
                 if part.kind is not ItemKind.DROPPED:

@@ -19,6 +19,8 @@ _FILE_NAME = re.compile(r"\S+\.\w{1,5}|\S*[\\/]\S*")
 
 Stays = Callable[[Element], bool]
 """Predicate for elements whose paragraphs are left alone."""
+Release = Callable[[Element], None]
+"""Takes from around a paragraph with new words, and from within, what an application would refill it by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class PartSettings:
     depth: int
     """Limit of elements inside one another."""
     stays: Stays = lambda _: False
+    release: Release = lambda _: None
     kept: KeptTexts = NO_TEXTS
     """Texts to leave alone."""
     with_document_type: bool = False
@@ -85,8 +88,10 @@ class _Opened:
         """Return the part with translations; None: nothing changes."""
         # A paragraph copies its runs, with the attributes of their properties.
         attributes_first = sorted(self._holders, key=lambda holder: isinstance(holder, Paragraph))
-        changed = [holder.render(translations) for holder in attributes_first]
-        return serialized(self._tree) if any(changed) else None
+        changed = [holder for holder in attributes_first if holder.render(translations)]
+        for holder in changed:
+            self._settings.release(holder.element)
+        return serialized(self._tree) if changed else None
 
     def unwritten(self) -> Iterator[str]:
         """Yield the texts whose translations `render` could not write."""
@@ -126,7 +131,7 @@ class _Attribute:
     """
 
     def __init__(self, element: Element, name: str, longest: int) -> None:
-        self._element, self._name, self._longest = element, name, longest
+        self.element, self._name, self._longest = element, name, longest
         self._text = markup_text(element.get(name, "").strip())
         self.unwritten: tuple[str, ...] = ()
 
@@ -143,5 +148,5 @@ class _Attribute:
         if self._longest and len(value) > self._longest:
             self.unwritten = (self._text,)
             return False
-        self._element.set(self._name, value)
+        self.element.set(self._name, value)
         return True
