@@ -35,7 +35,7 @@ class _WakeUps(socket.socket):
 class EventLoop(asyncio.SelectorEventLoop):
     """A loop that reads several wake-ups at once from the socket of gRPC, the only one that `add_reader` gets.
 
-    An error of a callback ends a process without memory: the call that it was of would never end.
+    An error in a callback ends a process without memory: the callback's call would never end.
     """
 
     @override

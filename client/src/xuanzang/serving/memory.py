@@ -1,4 +1,4 @@
-"""Want of memory: that of a call, which another server may have, and that of a process, which ends."""
+"""Want of memory: a call that gets none may succeed elsewhere; a process that gets none ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 _LOGGER = logging.getLogger(__name__)
 EXIT_STATUS: Final = 71
 """Status of a process that ended because it got no memory: EX_OSERR of `sysexits.h`."""
-# A process that gets less is at its end; the kernel reserves them without giving them.
+# A process that cannot get so much is at its end. Nothing writes to it, so the kernel only reserves it.
 _LEAST_BYTES = 32 * 2**20
 # Sought without a regular expression, which would need memory.
 _WORDS = (
@@ -38,10 +38,10 @@ def is_want_of_memory(error: BaseException) -> bool:
 
 
 def end_without_memory() -> None:
-    """End the process at once if it gets no memory; call it at any error that nothing expects.
+    """End the process at once if it gets no memory; call this for any unexpected error.
 
-    Without memory an error may say anything, and the ends of calls get lost. Callers of a process that has ended know
-    it at once, and call another.
+    Without memory an error may say anything, and the ends of calls get lost. When the process ends, its callers know at
+    once and can call another.
     """
     try:
         mmap.mmap(-1, _LEAST_BYTES).close()  # what the heap still has is one thread's, not another's
@@ -53,7 +53,7 @@ def end_without_memory() -> None:
 
 
 def watch_memory() -> None:
-    """Look at errors that only interpreter and threads report, as `end_without_memory` does."""
+    """Call `end_without_memory` for errors that only the interpreter's hooks see: those of threads and finalizers."""
     report_unraisable, report_thread = sys.unraisablehook, threading.excepthook
 
     def unraisable(unraised: Any) -> None:

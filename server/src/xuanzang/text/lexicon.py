@@ -85,12 +85,12 @@ class Lexicon:
         target = self._targets.get(words) or self._folded.get(words.casefold()) or self._by_rule(words)
         end = text[len(words) :].strip()
         # Several marks are each written, as in "Sorry!!"; several points are a pause.
-        marks = [self._marks.get(each) for each in (end if "!" in end or "?" in end else [end])]
-        if target is None or None in marks:
+        marks = end if "!" in end or "?" in end else (end,)
+        if target is None or not all(mark in self._marks for mark in marks):
             return None
         if end and self._marks is _WESTERN_MARKS:
             target = target[:1].upper() + target[1:]
-        return target + "".join(map(str, marks))
+        return target + "".join(self._marks[mark] for mark in marks)
 
     def _by_rule(self, words: str) -> str | None:
         """Return a date, an amount or the name of a product in the other language; None for any other words."""

@@ -75,9 +75,9 @@ def is_plain(text: str) -> bool:
 
 
 def lowered(sentence: str) -> str:
-    """Return an English sentence in capitals in the letters that a model knows it in, as many of them.
+    """Return an English sentence in capitals as models know it, in small letters; its length stays the same.
 
-    Names and abbreviations such as USB stay if they are all of it: two words, or none of five letters.
+    A sentence of at most two words, or without a word of five letters, stays: it may be a name or abbreviations.
     """
     words = list(_CAPITALS.finditer(sentence))
     if len(words) < _FEW_WORDS or max(len(word[0]) for word in words) < _LONG_WORD or _CODE.search(sentence):
@@ -88,7 +88,7 @@ def lowered(sentence: str) -> str:
 
 
 def _lowered_word(word: re.Match[str]) -> str:
-    """Return a word in small letters: not "I", nor other letters that stand alone."""
+    """Return a word in small letters, except "I" and single letters other than "A"."""
     first, rest = word[0][0], word[0][1:].lower()
     is_kept = first != "A" if not rest else first == "I" and not rest[0].isalpha()
     return (first if is_kept else first.lower()) + rest

@@ -158,7 +158,7 @@ class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without type
 
 
 async def _watched(answering: Coroutine[Any, Any, None]) -> None:
-    """Answer an RPC; what fails for want of memory beyond its handler's end would leave it without the right status."""
+    """Answer an RPC; end a process without memory, whose errors outside the handler gRPC would call UNKNOWN."""
     try:
         await answering
     except (MemoryError, SystemError):

@@ -231,7 +231,7 @@ def _stays(element: Element) -> bool:
 
 
 def _release(element: Element) -> None:
-    """Free content controls from the properties and data that Word would fill them with again as it opens the file."""
+    """Unbind content controls from properties and data: Word refills bound ones when it opens the file."""
     for control in (*element.iterancestors("{*}sdt"), *element.iter("{*}sdt")):
         for properties in control.findall("{*}sdtPr"):
             etree.strip_elements(properties, "{*}dataBinding", with_tail=False)

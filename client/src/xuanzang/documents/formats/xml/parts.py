@@ -20,7 +20,7 @@ _FILE_NAME = re.compile(r"\S+\.\w{1,5}|\S*[\\/]\S*")
 Stays = Callable[[Element], bool]
 """Predicate for elements whose paragraphs are left alone."""
 Release = Callable[[Element], None]
-"""Takes from around a paragraph with new words, and from within, what an application would refill it by."""
+"""Removes what would let an application overwrite an element's translation, around the element and within it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

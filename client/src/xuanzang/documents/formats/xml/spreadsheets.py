@@ -87,8 +87,8 @@ def _plain(criterion: str) -> str:
 
 def _found(root: Element) -> Iterator[tuple[str, bool]]:
     """Yield texts that are looked up, and whether they may be parts of other texts."""
+    # True after a formula whose results fill other cells, too.
     has_results = False
-    """True behind a formula whose results are also in other cells."""
     for element in root.iter(etree.Element):
         local = etree.QName(element).localname
         if local in _FORMULAS:
